@@ -52,16 +52,22 @@ class Macro:
 
 
 def macros(
-    thresholds: Mapping[str, float], step_range: str | None = None, window: str = STEADY
+    thresholds: Mapping[str, float], step_range: str | int | None = None, window: str = STEADY
 ) -> dict[str, Macro]:
     """Return every macro by name; `step_range` is a regular expression of ranges that are steps.
 
+    A number is the number of the loop whose iterations are the steps.
     `window` is the window of verdicts: steady, whole, startup, or a step's name or number.
     """
     made = (
         _threshold_macro(thresholds),
-        *_name_macros(step_range),
-        Macro("step_range_given", "", "true" if step_range else "false"),
+        *_name_macros(step_range if isinstance(step_range, str) else None),
+        Macro("step_range_given", "", "true" if isinstance(step_range, str) else "false"),
+        Macro(
+            "step_loop",
+            "",
+            f"{step_range}::BIGINT" if isinstance(step_range, int) else "NULL::BIGINT",
+        ),
         Macro("window_choice", "", quote(window)),
         category_macro(),
         library_macro(),

@@ -51,12 +51,12 @@ class Session:
         con: DuckDBPyConnection,
         store_tables: StoreTables | None = None,
         *,
-        step_range: str | None = None,
+        step_range: str | int | None = None,
         window: str = STEADY,
         limits: Mapping[str, float] | None = None,
         materialize: bool = True,
     ) -> None:
-        """Take over a connection; `limits` are thresholds, `step_range` says what steps are called.
+        """Take over a connection; `limits` are thresholds, `step_range` says what steps are.
 
         `window` is the part of timelines that verdicts are about: steady (where steps repeat, else
         all), whole, startup, or the name or number of a step.
@@ -64,7 +64,7 @@ class Session:
         Raises InputError if `step_range` is no regular expression.
         """
         self.con = con
-        self._window = window
+        self._window, self._step_range = window, step_range
         self._store_tables = store_tables
         self._check(step_range)
         self._limits = limits or thresholds()
@@ -88,7 +88,7 @@ class Session:
         run_ids: Collection[str] | None = None,
         *,
         use: Iterable[str] = (),
-        step_range: str | None = None,
+        step_range: str | int | None = None,
         window: str = STEADY,
         limits: Mapping[str, float] | None = None,
     ) -> Self:
@@ -336,7 +336,14 @@ class Session:
             document(self.con, name)
 
     def check_window(self) -> None:
-        """Raise InputError if the chosen window is a step that no timeline has."""
+        """Raise InputError if no timeline has the loop or the step that was chosen."""
+        if isinstance(self._step_range, int):
+            rows = self.execute("SELECT loop FROM launch_loops").fetchall()
+            if not any(loop == self._step_range for (loop,) in rows):
+                raise InputError(
+                    f"--step {self._step_range}: no such loop; 'perfpipe query \"FROM loops\"' "
+                    "lists them"
+                )
         if self._window in WINDOWS:
             return
         rows = self.execute("SELECT kind FROM analysis_windows").fetchall()
@@ -345,10 +352,10 @@ class Session:
                 f"--window {self._window}: no such step; 'perfpipe query \"FROM steps\"' lists them"
             )
 
-    def _check(self, step_range: str | None) -> None:
+    def _check(self, step_range: str | int | None) -> None:
         import duckdb
 
-        if step_range:
+        if isinstance(step_range, str):
             try:
                 self.con.execute("SELECT regexp_matches('', ?)", [step_range])
             except duckdb.Error as error:

@@ -1,4 +1,4 @@
-"""Time to find the steps in a sequence of launches that nothing annotates.
+"""Time to find the loops in a sequence of launches that nothing annotates.
 
     python benchmarks/bench_steps.py
     python benchmarks/bench_steps.py --sizes 100000 300000 1000000
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from perfpipe.ingest.arrays import Codes
 from perfpipe.ingest.nsys.issued import Issued
+from perfpipe.ingest.nsys.loops import loops_of
 from perfpipe.ingest.nsys.steps import steps_of
 
 #: Limit for 300,000 launches, s; how the time may grow with the number of launches.
@@ -56,7 +57,11 @@ def issued(codes: Codes) -> Issued:
         host=host,
         ended=host + 5_000,
         idle=np.zeros(len(codes), np.int64),
+        busy=np.full(len(codes), 5_000),
         optimizer=(codes >= 80) & (codes < 99),
+        trial=np.zeros(len(codes), bool),
+        sampling=np.zeros(len(codes), bool),
+        graph=np.zeros(len(codes), bool),
         copy_tid=none,
         copy_host=none,
         copy_idle=none,
@@ -80,10 +85,10 @@ def main() -> int:
         times[size] = math.inf
         for _ in range(3):
             before = time.process_time()
-            found = steps_of(process)
+            found = loops_of(process, steps_of(process))
             times[size] = min(times[size], time.process_time() - before)
-        main_loop = max(found, key=lambda steps: steps.last - steps.first)
-        right = main_loop.period == period
+        (main_loop,) = (loop for loop in found if loop.role.role == "step")
+        right = main_loop.loop.length == period
         exceeded |= not right or (size <= 300_000 and times[size] > LIMIT_S)
         print(
             json.dumps(
@@ -91,9 +96,10 @@ def main() -> int:
                     "launches": len(codes),
                     "cpu_s": round(times[size], 3),
                     "launches_per_s": round(len(codes) / times[size]),
-                    "period": main_loop.period,
+                    "launches_per_step": main_loop.loop.length,
                     "right": right,
-                    "steps": sum(len(steps.launches) for steps in found if steps.period == period),
+                    "steps": len(main_loop),
+                    "loops": len(found),
                 }
             )
         )

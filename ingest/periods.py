@@ -107,25 +107,6 @@ def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
     return sorted(found[:_LOOPS], key=lambda loop: loop.first)
 
 
-def parts_of(symbols: Codes, loop: Loop) -> tuple[int, int] | None:
-    """Return the length and count of a pattern that repeats within a period and nearly fills it.
-
-    The pattern is a layer of a step, or an iteration if the period spans several iterations; the
-    order of launches does not show which.
-    """
-    start = min(loop.clean, loop.last - loop.period)
-    step = symbols[start : start + loop.period]
-    for lag in _promising(step):
-        alike = step[:-lag] == step[lag:]
-        repeats = np.append(alike, np.zeros(lag, bool)) | np.append(np.zeros(lag, bool), alike)
-        often = int(np.count_nonzero(repeats))
-        # If two alternating loops have a common multiple, one does not continue the other.
-        inside = np.trim_zeros(alike)
-        if often >= _NEARLY_ALL * len(step) and inside.mean() >= _NEARLY_ALL:
-            return lag, round(often / lag)
-    return None
-
-
 def _period(symbols: Codes, marks: Marks) -> int | None:
     """Return the lag at which most of a sequence repeats; None if nothing repeats."""
     sample = symbols

@@ -28,14 +28,15 @@ def open_store(
     path: str | Path | None = None,
     reports: Collection[str] | None = None,
     *,
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
 ) -> Session:
     """Open a store for SQL, with every table and view of `perfpipe schema`.
 
     `path` defaults to $PERFPIPE_STORE, else ./perfpipe-store.  `reports` are the ids of the reports
     to open (default: all), which is faster in a large store.  `step_range` is a regular expression
-    of NVTX ranges to treat as steps; `window` is the part of timelines to analyze: steady, whole,
+    of NVTX ranges to treat as steps, or the number of a loop (view `loops`) whose iterations are
+    the steps; `window` is the part of timelines to analyze: steady, whole,
     startup, or a step's name or number.  `.sql(query)` returns a DuckDB relation.
 
     Raises StoreError if there is no store, or it was written with another schema version,

@@ -30,7 +30,7 @@ def budgets_of(
     end: int | None = None,
     nvtx: str | None = None,
     limit: int = 20,
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
 ) -> Budgets:
     """Return the budgets of reports: between two times (ns), in ranges, or of the usual windows.

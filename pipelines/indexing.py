@@ -22,7 +22,7 @@ def write_index(
     store: Store,
     names: Sequence[str],
     folder: Path,
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
 ) -> Path:
     """Write a page for each run (all, or the named ones), and an index that links to them.
@@ -66,7 +66,7 @@ def _difference(
     before: RunRecord,
     after: RunRecord,
     folder: Path,
-    step_range: str | None,
+    step_range: str | int | None,
     window: str,
 ) -> Difference | None:
     """Write the page of what changed; None for runs that cannot be compared."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
@@ -154,12 +155,47 @@ window_option: Callable[[Any], Any] = click.option(
     "by its name or number.",
 )
 
-step_range_option: Callable[[Any], Any] = click.option(
+#: Where --step keeps its loop until --step-range is read.
+_STEP_LOOP = "perfpipe.step_loop"
+
+
+def _keep_loop(context: click.Context, _: click.Parameter, value: int | None) -> None:
+    if value is not None:
+        context.meta[_STEP_LOOP] = value
+
+
+def _steps_from(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return the loop of --step, if it is given, else the ranges of --step-range."""
+    if _STEP_LOOP not in context.meta:
+        return value
+    if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--step and --step-range exclude each other")
+    return context.meta[_STEP_LOOP]
+
+
+range_option: Callable[[Any], Any] = click.option(
     "--step-range",
     metavar="REGEX",
     envvar=STEP_RANGE_VARIABLE,
     show_envvar=True,
     default=partial(stated, "step_range"),
+    callback=_steps_from,
     help="Regular expression of the NVTX ranges to treat as steps (default: ranges such as "
     "'step 3', 'iter_3', 'ProfilerStep#3').",
 )
+
+_loop_option: Callable[[Any], Any] = click.option(
+    "--step",
+    metavar="LOOP",
+    type=click.IntRange(1),
+    is_eager=True,
+    expose_value=False,
+    callback=_keep_loop,
+    help="Treat the iterations of this loop as steps, not those of the loop that perfpipe chose.  "
+    "The view `loops` and the page list the numbers of the loops.",
+)
+
+
+def step_range_option(command: Any) -> Any:
+    """Add --step-range and --step, which say what a step is, as `step_range`."""
+    return range_option(_loop_option(command))

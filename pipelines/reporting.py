@@ -38,7 +38,7 @@ def make_report(
     store: Store,
     names: Sequence[str],
     baseline: Sequence[str] = (),
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
     page: bool = False,
 ) -> Report:
@@ -64,7 +64,7 @@ def _make(
     store: Store,
     names: Sequence[str],
     baseline: Sequence[str],
-    step_range: str | None,
+    step_range: str | int | None,
     window: str,
     page: bool,
 ) -> Report:
@@ -147,7 +147,7 @@ def report_of_run(
     *,
     html: str | None,
     md: str | None,
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     quiet: bool = False,
 ) -> None:
     """Write the report of a run as HTML and Markdown, and print its conclusions.

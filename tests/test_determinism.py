@@ -45,7 +45,6 @@ EMPTY = {
     "window_budget",
     "small_readbacks",
     "osrt_sum",
-    "other_loops",
     "rule_cuda_memcpy_sync",
     "rule_cuda_memset_sync",
 }

@@ -22,7 +22,7 @@ START_UP = {"keep_alive", "cache_compiled", "cache_tuned", "preload"}
             "vision_train",
             "period",
             876,
-            55,
+            57,
             "launch_overhead",
             ["cuda_graphs", "fused_batch_norm"],
             60,

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_last
 from perfpipe.ingest.nsys.issued import Issued, Placed
-from perfpipe.ingest.nsys.launch_steps import _looping, _parts
+from perfpipe.ingest.nsys.launch_steps import _kept, _parts, looping
 from perfpipe.ingest.nsys.steps import steps_of
-from perfpipe.ingest.periods import Loop, loops, parts_of
+from perfpipe.ingest.periods import loops
 
 Codes = npt.NDArray[np.int32]
 
@@ -241,11 +241,12 @@ def _issued(sequences: dict[int, list[int]], random: Random) -> tuple[Issued, li
     random.shuffle(turns)
     codes = np.array([next(left[tid]) for tid in turns], np.int32)
     host = np.arange(len(codes), dtype=np.int64) * 1000
-    none = np.array([], np.int64)
+    none, no = np.array([], np.int64), np.zeros(len(codes), bool)
     return Issued(
         pid=1, tid=np.array(turns, np.int64), symbol=codes, host=host, ended=host + 500,
-        idle=np.zeros(len(codes), np.int64), optimizer=np.zeros(len(codes), bool), copy_tid=none,
+        idle=np.zeros(len(codes), np.int64), busy=np.full(len(codes), 10), copy_tid=none,
         copy_host=none, copy_idle=none, result=none.astype(bool), given=none.astype(bool),
+        optimizer=no, trial=no, sampling=no, graph=no,
     ), turns  # fmt: skip
 
 
@@ -262,33 +263,33 @@ def test_threads_with_loops_of_their_own(periods: list[int], times: int, seed: i
         for tid, period in enumerate(periods, 1)
     }
     process, turns = _issued(sequences, Random(seed))
-    found = {part.thread: steps for part, steps in _looping(process)}
+    found = {part.thread: steps for part, steps in looping(process)}
     assert set(found) == set(sequences)
     for tid, period in enumerate(periods, 1):
         ((loop),) = found[tid]
         # Where the boundary lies within a period, part of one is left over at either end.
-        assert loop.period == period
-        assert times - 1 <= len(loop.launches) <= times
+        assert loop.loop.length == period
+        assert times - 1 <= len(loop) <= times
     # A thread for each GPU: every GPU has the steps of its own.
     device = np.array(turns, np.int64)
     placed = Placed(
         process.host, process.host + 10, np.ones_like(device), device, device, process.host
     )
-    rows = list(_parts(process, placed))
+    rows = list(_parts(_kept(process, placed), placed))
     assert [set(part["device"].to_pylist()) for part in rows] == [{tid} for tid in sequences]
-    assert [len(part["step"]) for part in rows] == [
-        len(found[tid][0].launches) for tid in sequences
-    ]
+    assert [len(part["step"]) for part in rows] == [len(found[tid][0]) for tid in sequences]
     assert len({tuple(set(part["loop"].to_pylist())) for part in rows}) == len(periods)
     # On one GPU, those of the thread that launches most.
     one = Placed(
         process.host, process.host + 10, np.ones_like(device), device, 0 * device, process.host
     )
-    (part,) = _parts(process, one)
-    most = max(
-        periods, key=lambda period: period * len(found[periods.index(period) + 1][0].launches)
-    )
-    assert set(part["period"].to_pylist()) == {most}
+    (part,) = _parts(_kept(process, one), one)
+    launches = {
+        tid: int((level.loop.ends - level.loop.heads).sum()) for tid, (level,) in found.items()
+    }
+    most = max(launches.values())
+    known = {period for tid, period in enumerate(periods, 1) if launches[tid] == most}
+    assert set(part["period"].to_pylist()) <= known
 
 
 def test_threads_that_take_turns_are_one_loop() -> None:
@@ -296,8 +297,8 @@ def test_threads_that_take_turns_are_one_loop() -> None:
     process, _ = _issued({1: list(range(40)) * 10}, Random(0))
     tid = np.where(process.symbol < 25, 1, 2).astype(np.int64)
     process = Issued(**(vars(process) | {"tid": tid}))
-    ((part, (loop,)),) = _looping(process)
-    assert (part.thread, loop.period, len(loop.launches)) == (None, 40, 10)
+    ((part, (loop,)),) = looping(process)
+    assert (part.thread, loop.loop.length, len(loop)) == (None, 40, 10)
 
 
 def test_auto_tuning_is_not_taken_for_the_loop_behind_it() -> None:
@@ -308,14 +309,14 @@ def test_auto_tuning_is_not_taken_for_the_loop_behind_it() -> None:
     assert [loop.period for loop in found if loop.last > len(tuning) + 30] == [6]
     assert all(loop.period < 6 for loop in found if loop.first < len(tuning) - 30)
     (steps,) = steps_of(_issued({1: [*tuning, *(step * 40)]}, Random(0))[0])
-    assert (steps.period, len(steps.launches)) == (6, 40)
+    assert (steps.period, len(steps.match)) == (6, 40)
 
 
 def test_a_loop_of_few_kernels_is_no_auto_tuning_where_little_comes_behind_it() -> None:
     solver = [1, 2] * 400
     found = steps_of(_issued({1: [*solver, *([3, 1, 4, 2] * 5)]}, Random(0))[0])
     assert found[0].period == 2
-    assert len(found[0].launches) >= 399
+    assert len(found[0].match) >= 399
 
 
 @settings(max_examples=30, deadline=None)
@@ -325,38 +326,3 @@ def test_layers_in_a_step_lose_to_the_step(layer: int, layers: int, times: int) 
     step = [*range(1, layer + 1)] * layers + [90, 91]
     (loop,) = loops(_codes([step * times]))
     assert loop.period == len(step)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 40),
-    st.integers(25, 60),
-    st.integers(0, 40),
-    st.integers(0, 500),
-    st.integers(3, 6),
-)
-def test_what_repeats_within_a_step(
-    size: int, times: int, extra: int, turn: int, steps: int
-) -> None:
-    """A program that prints every so many iterations, wherever the step is taken to begin."""
-    extra = min(extra, size * times // 20)
-    step = [*range(size)] * times + [1000 + n for n in range(extra)]
-    codes = np.roll(_codes([step] * steps), turn % len(step))
-    found = parts_of(codes, Loop(0, len(codes), len(step), len(step)))
-    assert found is not None
-    assert found[0] == size
-    assert abs(found[1] - times) <= 1
-
-
-@given(st.integers(1, 8), st.randoms(use_true_random=False))
-def test_a_step_half_of_which_repeats_has_no_parts(times: int, random: Random) -> None:
-    step = random.sample(range(1000), 10 * times) + [*range(2000, 2010)] * times
-    codes = _codes([step] * 4)
-    assert parts_of(codes, Loop(0, len(codes), len(step), 0)) is None
-
-
-def test_two_loops_in_turn_have_no_common_part() -> None:
-    """A prompt through 32 layers of 52 launches, then 100 tokens of 5: 260 is a multiple of both."""
-    step = [*range(52)] * 32 + [*range(100, 105)] * 100
-    codes = _codes([step] * 4)
-    assert parts_of(codes, Loop(0, len(codes), len(step), 0)) is None

@@ -77,10 +77,16 @@ def _launches(db: Tiny, first: int, times: list[tuple[int, int]], loop: int, rep
         )  # fmt: skip
         steps.append((at, at + length))
         at += length
+    work = [length for _, length in times]
+    db.add(
+        "launch_loops",
+        {"pid": 1, "loop": loop, "level": 1, "role": "step", "source": "period", "variable": 0,
+         "iterations": repeats, "launches": 1.0, "share": sum(work[:repeats]) / sum(work)},
+    )  # fmt: skip
     for n in range(repeats):
         db.add(
             "launch_steps",
-            {"pid": 1, "device": 0, "loop": loop, "step": n + 1, "period": 1, "repeats": 1,
+            {"pid": 1, "device": 0, "loop": loop, "run": 1, "step": n + 1, "period": 1, "repeats": 1,
              "host_start_ns": steps[n][0] - 1, "host_end_ns": steps[n + 1][0] - 1,
              "start_ns": steps[n][0], "end_ns": steps[n + 1][0], "launches": 1, "match": 1.0},
         )  # fmt: skip

@@ -199,17 +199,27 @@ def test_it_ranks_behind_what_the_steps_show_and_promises_nothing() -> None:
 
 
 def _loops(*loops: tuple[int, int, int, int]) -> Tiny:
-    """Loops found by the order of launches: start, steps, duration and launches of a step."""
+    """Loops found by the order of launches: start, steps, duration and launches of a step.
+
+    The loop with the most iterations has the steps.
+    """
     db = Tiny()
+    most = max(steps for _, steps, _, _ in loops)
     for loop, (first, steps, length, period) in enumerate(loops, 1):
+        db.add(
+            "launch_loops",
+            {"pid": 1, "loop": loop, "level": 1, "role": "step" if steps == most else "other",
+             "source": "period", "evidence": "input", "iterations": steps, "launches": period,
+             "variable": 0, "share": steps * length / sum(n * each for _, n, each, _ in loops)},
+        )  # fmt: skip
         for step in range(steps):
             start = first + step * length
             at = {"device": 0, "pid": 1, "start_ns": start, "end_ns": start + length - 1}
             db.add(
                 "launch_steps",
-                {**at, "loop": loop, "step": step + 1, "period": period, "repeats": 1,
+                {**at, "loop": loop, "run": 1, "step": step + 1, "period": period, "repeats": 1,
                  "host_start_ns": start, "host_end_ns": start + length, "launches": period,
-                 "match": 1.0, "boundary": "idle", "part_launches": 0, "parts": 0},
+                 "match": 1.0, "boundary": "idle"},
             )  # fmt: skip
             names = {"stream": 7, "name": "k", "demangled": "k()"}
             db.add("launches", {"kind": "kernel", **at, **names})
@@ -220,9 +230,12 @@ def _loops(*loops: tuple[int, int, int, int]) -> Tiny:
 def test_other_loops_are_told_with_their_share_of_the_time() -> None:
     """Ten tokens take longest at a time; three steps of a training are behind them."""
     db = _loops((0, 10, 10, 4), (100, 3, 20, 9))
-    assert db.rows("SELECT period_launches, steps FROM step_sources") == [(4, 10)]
-    loops = "SELECT process_id, period_launches, repeats, repeat_ns, time_ns, share_pct FROM other_loops"
-    assert db.rows(loops) == [(1, 9, 3, 20.0, 59, pytest.approx(100 * 59 / 159))]
+    assert db.rows("SELECT period_launches, loop, steps FROM step_sources") == [(4, 1, 10)]
+    loops = "SELECT process_id, loop, role, launches, iterations, median_ns, share_pct FROM loops"
+    assert db.rows(loops) == [
+        (1, 1, "step", 4, 10, 10.0, 62.5),
+        (1, 2, "other", 9, 3, 20.0, 37.5),
+    ]
 
 
 def test_other_loops_before_the_steps_are_no_start_up() -> None:

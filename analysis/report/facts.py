@@ -30,7 +30,7 @@ VIEWS = (
     "timeline_bottleneck",
     "analysis_windows",
     "step_sources",
-    "other_loops",
+    "loops",
     "_program_times",
     "_labels",
     "kernel_bottleneck",
@@ -141,7 +141,7 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     sql = f"""
         SELECT
             w.kind, w.source, w.steps, u.steps, w.left_out, w.why,
-            s.period_launches, s.part_launches, s.parts, s.agrees, s.steps,
+            s.period_launches, s.agrees, s.steps,
             w.time_ns, p.program_ns, p.before_ns
         FROM analysis_windows AS w
         LEFT JOIN _program_times AS p USING (report_id)
@@ -156,13 +156,11 @@ def _steps(scope: Scope) -> Iterator[Fact]:
     rows = rows_of(scope.con, sql)
     if len(rows) != 1:
         return
-    kind, source, steps, found, left_out, why, period, part, parts, agrees, repeats, *times = rows[
-        0
-    ]
+    kind, source, steps, found, left_out, why, period, agrees, repeats, *times = rows[0]
     if kind == "steady":
         are = "is" if steps == 1 else "are"
         text = f"{steps:,} of {found:,} {are} steady, found {_ORIGINS[source]}"
-        repeat = _repeat(period, part, parts) if period else ""
+        repeat = counted(period, "launch") if period else ""
         text += f" ({repeat} each)" if source == "period" else ""
         if agrees is not None:
             says = "agrees" if agrees else "differs"
@@ -176,25 +174,24 @@ def _steps(scope: Scope) -> Iterator[Fact]:
         yield Fact("Steps", why, Source("analysis_windows", scope.reports))
 
 
-def _repeat(period: int, part: int | None, parts: int | None) -> str:
-    """Return what one iteration of the launch sequence consists of."""
-    text = counted(period, "launch")
-    return f"{text}, of which {part:,} repeat {parts:,} times" if parts else text
-
-
 def _others(scope: Scope) -> Iterator[str]:
     """Yield other loops that take much of the time."""
     sql = f"""
-        SELECT period_launches, repeats, repeat_ns, share_pct FROM other_loops
-        WHERE report_id IN {in_list(scope.reports)}
-            AND share_pct >= {thresholds()["timeline.contributor_pct"]}
-        ORDER BY time_ns DESC LIMIT {_LOOPS}
+        SELECT l.launches::BIGINT, l.iterations, l.median_ns,
+            100.0 * (l.end_ns - l.start_ns) / nullif(p.end_ns - p.start_ns, 0) AS span_pct
+        FROM loops AS l
+        JOIN _gpus AS g
+            ON g.report_id = l.report_id AND g.device IS NOT DISTINCT FROM l.device
+        JOIN _spans AS p USING (track)
+        WHERE l.report_id IN {in_list(scope.reports)} AND l.role = 'other'
+            AND span_pct >= {thresholds()["timeline.contributor_pct"]}
+        ORDER BY span_pct DESC, l.loop LIMIT {_LOOPS}
     """
-    for launches, repeats, repeat_ns, share_pct in rows_of(scope.con, sql):
+    for launches, iterations, median_ns, span_pct in rows_of(scope.con, sql):
         yield (
-            f"; another loop ({counted(launches, 'launch')}, {format_ns(repeat_ns)}) repeats "
-            f"{repeats:,} times and takes {share_pct:.2g} % of the time from the first to the last "
-            "GPU operation"
+            f"; another loop ({counted(launches, 'launch')}, {format_ns(median_ns)}) repeats "
+            f"{iterations:,} times and takes {span_pct:.2g} % of the time from the first to the "
+            "last GPU operation"
         )
 
 

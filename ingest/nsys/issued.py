@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, ints, time_order
 from perfpipe.ingest.nsys.launches import GRAPH, KERNEL, Launches
+from perfpipe.kernel_marks import is_sampling, is_trial
 from perfpipe.optimizers import is_optimizer
 
 #: Copies that end a step (results for the host), and copies that begin a step.
@@ -23,8 +24,10 @@ class Issued:
 
     With `thread`, only those of one thread; `tid` and `copy_tid` are the issuing threads.  Times in
     ns.  `symbol` identifies the kernel or whole graph of a launch; `idle` is the GPU idle time
-    before it; `optimizer` marks optimizer kernels.  `ended` is when the launching call returned.
-    `result` marks copies to the host, `given` copies from the host.
+    before it, and `busy` the GPU time of its operations; `optimizer` marks optimizer kernels,
+    `trial` kernels of autotuners, `sampling` kernels that choose a token, and `graph` CUDA graphs.
+    `ended` is when the launching call returned.  `result` marks copies to the host, `given` copies
+    from the host.
     """
 
     pid: int
@@ -33,7 +36,11 @@ class Issued:
     host: Ints
     ended: Ints
     idle: Ints
+    busy: Ints
     optimizer: npt.NDArray[np.bool_]
+    trial: npt.NDArray[np.bool_]
+    sampling: npt.NDArray[np.bool_]
+    graph: npt.NDArray[np.bool_]
     copy_tid: Ints
     copy_host: Ints
     copy_idle: Ints
@@ -51,7 +58,11 @@ class Issued:
             host=self.host[own],
             ended=self.ended[own],
             idle=self.idle[own],
+            busy=self.busy[own],
             optimizer=self.optimizer[own],
+            trial=self.trial[own],
+            sampling=self.sampling[own],
+            graph=self.graph[own],
             copy_tid=self.copy_tid[copies],
             copy_host=self.copy_host[copies],
             copy_idle=self.copy_idle[copies],
@@ -93,7 +104,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
     """Yield the launches and copies of each process."""
     start, host = placed.start, placed.host
     idle = _idle(start, np.maximum(start, placed.end), placed.device)
-    codes, optimizes = _names(operations)
+    codes, marks = _names(operations)
     random = np.random.default_rng(0).integers(1, 1 << 62, int(codes.max(initial=0)) + 1, np.int64)
     # The unit of an operation is its call, or itself if no call was recorded.
     call = operations.call
@@ -106,11 +117,13 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
         chosen = own[is_launch[own]]
         # Operations of a unit are in time order.
         unit, first, member = np.unique(units[chosen], return_index=True, return_inverse=True)
-        symbol = np.zeros(len(unit), np.int64)
+        symbol, busy = np.zeros(len(unit), np.int64), np.zeros(len(unit), np.int64)
         np.add.at(symbol, member, random[codes[chosen]])
+        np.add.at(busy, member, np.maximum(placed.end[chosen] - start[chosen], 0))
         rows = chosen[first]
         order = time_order(host[rows], start[rows])
         rows = rows[order]
+        marked = {name: np.bincount(member, own[chosen])[order] > 0 for name, own in marks.items()}
         ended = host[rows].copy()
         known = call[rows] != NONE
         ended[known] = operations.calls.end[call[rows][known]]
@@ -125,7 +138,12 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
             host=host[rows],
             ended=ended,
             idle=idle[rows],
-            optimizer=optimizes[rows],
+            busy=busy[order],
+            optimizer=marked["optimizer"],
+            trial=marked["trial"],
+            sampling=marked["sampling"],
+            # Nodes of a graph share its launching call.
+            graph=(np.bincount(member)[order] > 1) | (operations.kind[rows] == GRAPH),
             copy_tid=placed.tid[copies],
             copy_host=host[copies],
             copy_idle=idle[copies],
@@ -148,16 +166,22 @@ def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
     return idle
 
 
-def _names(operations: Launches) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Return a code per operation name, with template arguments, and which are optimizers."""
+def _names(operations: Launches) -> tuple[Ints, dict[str, npt.NDArray[np.bool_]]]:
+    """Return a code per operation name, with template arguments, and the marks by name."""
     name, full = operations.name, operations.demangled
     codes = ints(full.indices, missing=NONE)
     plain = ints(name.indices, missing=NONE)
-    codes = np.where(codes == NONE, len(full.dictionary) + plain, codes)
     # Unknown names come last.
-    titles = [*name.dictionary.to_pylist(), None]
-    named = np.array([is_optimizer(title or "") for title in titles])
-    return codes, named[np.where(plain == NONE, len(titles) - 1, plain)]
+    titles = [*name.dictionary.to_pylist(), ""]
+    functions = np.where(plain == NONE, len(titles) - 1, plain)
+    marks = {
+        mark: np.array([judged(title or "") for title in titles])[functions]
+        for mark, judged in (("optimizer", is_optimizer), ("trial", is_trial))
+    }
+    codes = np.where(codes == NONE, len(full.dictionary) + functions, codes)
+    named = [*full.dictionary.to_pylist(), *titles]
+    marks["sampling"] = np.array([is_sampling(title or "") for title in named])[codes]
+    return codes, marks
 
 
 def _is_called(title: str, operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Writes launch_steps: steps detected from the order of launches, per process and GPU."""
+"""Writes launch_loops and launch_steps: loops found from the order of launches, and iterations."""
 
 from __future__ import annotations
 
@@ -11,24 +11,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfpipe.ingest.arrays import NONE, Ints, groups, nullable
+from perfpipe.ingest.arrays import NONE, Ints, nullable
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.nsys.issued import Issued, Placed, issued
 from perfpipe.ingest.nsys.launches import Launches
+from perfpipe.ingest.nsys.loops import Level, loops_of
 from perfpipe.ingest.nsys.steps import Steps, steps_of
+from perfpipe.model import tables
 
 TABLE = "launch_steps"
+LOOPS = "launch_loops"
+
+#: In a loop with more iterations, each row of launch_steps combines several iterations.
+_MOST_STEPS = 10_000
 
 #: Threads are searched separately unless steps contain this share of the launches of the process,
 #: or of the launches in the steps of separate threads.
 _MOSTLY = 0.5
+
+#: Threads with exact loops in this share of their launches have loops of their own.
+_NEARLY_ALL = 0.9
 
 #: A thread with a smaller share of the launches of a process is not searched for loops.
 _LARGE = 0.05
 
 
 def write_steps(builder: ReportBuilder, operations: Launches) -> None:
-    """Write the steps detected from the launches of each process.
+    """Write the loops found from the launches of each process, and their iterations.
 
     A loop launches the same kernels repeatedly, so no annotation is needed.  Nothing is written for
     processes without a loop.
@@ -36,31 +45,43 @@ def write_steps(builder: ReportBuilder, operations: Launches) -> None:
     if not len(operations):
         return
     placed = Placed.of(operations)
-    parts = [part for process in issued(operations, placed) for part in _parts(process, placed)]
-    if parts:
-        whole = pa.concat_tables([pa.table(part) for part in parts])
-        whole = whole.sort_by([(name, "ascending") for name in ("start_ns", "pid", "device")])
-        table = {name: whole[name].combine_chunks() for name in whole.column_names}
-        builder.write(TABLE, table, whole.num_rows)
+    loops: list[pa.Table] = []
+    steps: list[pa.Table] = []
+    for process in issued(operations, placed):
+        kept = _kept(process, placed)
+        loops += [own.loops() for own in kept]
+        steps += [pa.table(part) for part in _parts(kept, placed)]
+    for name, parts, keys in (
+        (LOOPS, loops, ("pid", "loop")),
+        (TABLE, steps, ("start_ns", "pid", "device", "loop")),
+    ):
+        if parts:
+            whole = pa.concat_tables(parts).sort_by([(key, "ascending") for key in keys])
+            columns = {name: whole[name].combine_chunks() for name in whole.column_names}
+            builder.write(name, columns, whole.num_rows)
 
 
-def _parts(process: Issued, placed: Placed) -> Iterator[dict[str, pa.Array]]:
-    """Yield the rows of a process for each GPU.
-
-    If threads have separate loops, a GPU gets the steps of the thread that uses it most.
-    """
-    sequences = [(part, found) for part, found in _looping(process) if found]
+def _kept(process: Issued, placed: Placed) -> list[_Kept]:
+    """Return the loops of a process, by sequence of launches."""
+    sequences = [(part, found) for part, found in looping(process) if found]
     before = [0, *accumulate(len(found) for _, found in sequences)]
-    kept = [
+    return [
         _Kept.of(part, found, placed, loops)
         for (part, found), loops in zip(sequences, before, strict=False)
     ]
-    for gpu in sorted({gpu for own in kept for gpu in own.on_gpu}):
-        yield max(kept, key=lambda own: len(own.on_gpu.get(gpu, ()))).on(gpu, placed)
 
 
-def _looping(process: Issued) -> list[tuple[Issued, list[Steps]]]:
-    """Return the launches of a process with its steps, as one sequence if most of it repeats.
+def _parts(kept: Sequence[_Kept], placed: Placed) -> Iterator[dict[str, pa.Array]]:
+    """Yield the iterations of a process on each GPU.
+
+    If threads have separate loops, a GPU gets the steps of the thread that uses it most.
+    """
+    for gpu in sorted({gpu for own in kept for gpu in own.used}):
+        yield max(kept, key=lambda own: own.used.get(gpu, 0)).on(gpu, placed)
+
+
+def looping(process: Issued) -> list[tuple[Issued, list[Level]]]:
+    """Return the launches of a process with its loops, as one sequence if most of it repeats.
 
     Threads with separate loops interleave, so the whole sequence does not repeat.  Then each thread
     is searched separately, if that finds more.
@@ -69,11 +90,25 @@ def _looping(process: Issued) -> list[tuple[Issued, list[Steps]]]:
     threads, counts = np.unique(process.tid, return_counts=True)
     large = threads[counts >= _LARGE * len(process.tid)]
     if len(threads) < 2 or _covered(whole) >= _MOSTLY * len(process.tid):
-        return [(process, whole)]
+        return [(process, loops_of(process, whole))]
     parts = [process.of_thread(int(thread)) for thread in large]
     alone = [(part, steps_of(part)) for part in parts]
-    better = _MOSTLY * sum(_covered(found) for _, found in alone) > _covered(whole)
-    return alone if better else [(process, whole)]
+    exact = sum(_covered(found) for _, found in alone)
+    levels = loops_of(process, whole)
+    if exact < _NEARLY_ALL * len(process.tid) and _stepping(levels) >= _MOSTLY * len(process.tid):
+        return [(process, levels)]
+    if _MOSTLY * exact > _covered(whole):
+        return [(part, loops_of(part, found)) for part, found in alone]
+    return [(process, levels)]
+
+
+def _stepping(levels: Sequence[Level]) -> int:
+    """Return the number of launches in steps."""
+    return sum(
+        int((level.loop.ends - level.loop.heads).sum())
+        for level in levels
+        if level.role.role == "step"
+    )
 
 
 def _covered(found: Sequence[Steps]) -> int:
@@ -82,62 +117,104 @@ def _covered(found: Sequence[Steps]) -> int:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Operations in the steps of a sequence (rows and steps), and the columns of steps.
+    """The loops of a sequence, and which operations each iteration has.
 
-    `on_gpu` has the indices of the operations on each device.
+    `before` is the number of loops of earlier sequences of the process, and `used` the number of
+    operations on each device.
     """
 
-    pid: int
+    part: Issued
+    levels: list[Level]
     rows: Ints
-    place: Ints
-    on_gpu: dict[int, Ints]
-    columns: dict[str, npt.NDArray[Any]]
+    used: dict[int, int]
+    before: int
 
     @classmethod
-    def of(cls, part: Issued, found: Sequence[Steps], placed: Placed, before: int) -> Self:
-        """Find the operations of each step; this many loops of the process came before."""
-        # Loops do not overlap on the host, so one lookup finds the step of an operation.
-        begins = np.concatenate([steps.host[:-1] for steps in found])
-        ends = np.concatenate([steps.host[1:] for steps in found])
-        lengths = [len(steps.launches) for steps in found]
-        columns = {
-            "loop": np.repeat(before + np.arange(1, len(found) + 1), lengths),
-            "step": np.concatenate([np.arange(1, length + 1) for length in lengths]),
-            "period": np.repeat([steps.period * steps.repeats for steps in found], lengths),
-            "repeats": np.repeat([steps.repeats for steps in found], lengths),
-            "host_start_ns": begins,
-            "host_end_ns": ends,
-            "launches": np.concatenate([steps.launches for steps in found]),
-            "match": np.concatenate([steps.match for steps in found]),
-            "boundary": np.repeat([steps.boundary for steps in found], lengths),
-            "part_launches": np.repeat([steps.part for steps in found], lengths),
-            "parts": np.repeat([steps.parts for steps in found], lengths),
-        }
-        chosen = (placed.pid == part.pid) & (placed.host >= begins[0])
+    def of(cls, part: Issued, levels: list[Level], placed: Placed, before: int) -> Self:
+        """Find the operations that the sequence launched."""
+        chosen = placed.pid == part.pid
         if part.thread is not None:
             chosen &= placed.tid == part.thread
         rows = np.flatnonzero(chosen)
-        place = np.searchsorted(begins, placed.host[rows], side="right") - 1
-        inside = placed.host[rows] < ends[place]
-        rows, place = rows[inside], place[inside]
-        devices, codes = np.unique(placed.device[rows], return_inverse=True)
-        on_gpu = {int(devices[code]): own for code, own in groups(codes)}
-        return cls(part.pid, rows, place, on_gpu, columns)
+        inside = np.zeros(len(rows), bool)
+        for level in levels:
+            if not level.outer:
+                inside |= _placed(level.begins, level.ends, placed.host[rows])[1]
+        rows = rows[inside]
+        devices, counts = np.unique(placed.device[rows], return_counts=True)
+        used = dict(zip(devices.tolist(), counts.tolist(), strict=True))
+        return cls(part, levels, rows, used, before)
+
+    def loops(self) -> pa.Table:
+        """Return the rows of launch_loops."""
+        rows = [
+            {
+                "pid": self.part.pid,
+                "loop": self.before + level.number,
+                "parent": self.before + level.outer if level.outer else None,
+                "level": level.level,
+                "role": level.role.role,
+                "source": level.source,
+                "evidence": ", ".join(level.role.evidence) or None,
+                "iterations": len(level),
+                "launches": float(level.loop.length),
+                "variable": int(level.variable),
+                "fewest": level.per_outer[0] if level.per_outer else None,
+                "usual": level.per_outer[1] if level.per_outer else None,
+                "most": level.per_outer[2] if level.per_outer else None,
+                "share": level.role.share,
+                "why": level.role.why,
+            }
+            for level in self.levels
+        ]
+        return pa.Table.from_pylist(rows, schema=tables()[LOOPS].schema)
 
     def on(self, gpu: int, placed: Placed) -> dict[str, pa.Array]:
-        """Return the columns of launch_steps for the steps with operations on a GPU."""
-        own = self.on_gpu[gpu]
-        there, step = np.unique(self.place[own], return_inverse=True)
+        """Return the columns of launch_steps for the iterations with operations on a GPU."""
+        own = self.rows[placed.device[self.rows] == gpu]
+        parts = [self._iterations(level, gpu, own, placed) for level in self.levels]
+        return {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
+
+    def _iterations(self, level: Level, gpu: int, own: Ints, placed: Placed) -> dict[str, pa.Array]:
+        level, repeats = _combined(level)
+        place, inside = _placed(level.begins, level.ends, placed.host[own])
+        own, place = own[inside], place[inside]
+        there, step = np.unique(place, return_inverse=True)
         first = np.full(len(there), np.iinfo(np.int64).max)
         last = np.full(len(there), NONE)
-        np.minimum.at(first, step, placed.start[self.rows[own]])
-        np.maximum.at(last, step, placed.end[self.rows[own]])
+        np.minimum.at(first, step, placed.start[own])
+        np.maximum.at(last, step, placed.end[own])
         ended = last != NONE
         there, first, last = there[ended], first[ended], last[ended]
+        columns: dict[str, npt.NDArray[Any]] = {
+            "run": level.run,
+            "step": np.arange(1, len(level) + 1),
+            "host_start_ns": level.begins,
+            "host_end_ns": level.ends,
+            "launches": level.loop.ends - level.loop.heads,
+        }
+        match = level.match[there]
         return {
-            "pid": pa.repeat(self.pid, len(there)),
+            "pid": pa.repeat(self.part.pid, len(there)),
             "device": nullable(np.full(len(there), gpu)),
+            "loop": pa.array(np.full(len(there), self.before + level.number)),
             "start_ns": pa.array(first),
             "end_ns": pa.array(last),
-            **{name: pa.array(values[there]) for name, values in self.columns.items()},
+            "period": pa.array(np.full(len(there), int(level.loop.length) * repeats)),
+            "repeats": pa.array(np.full(len(there), repeats)),
+            "match": pa.array(match, mask=np.isnan(match)),
+            "boundary": pa.array(np.full(len(there), level.boundary, object), pa.string()),
+            **{name: pa.array(values[there]) for name, values in columns.items()},
         }
+
+
+def _placed(begins: Ints, ends: Ints, host: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Return the iteration at each host time, and whether the time is in it."""
+    place = np.maximum(np.searchsorted(begins, host, side="right") - 1, 0)
+    return place, (host >= begins[place]) & (host < ends[place])
+
+
+def _combined(level: Level) -> tuple[Level, int]:
+    """Return a loop with several iterations in one, if it has too many, and how many."""
+    repeats = -(-len(level) // _MOST_STEPS)
+    return (level, 1) if repeats == 1 else (level.every(repeats), repeats)

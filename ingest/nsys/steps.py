@@ -11,10 +11,7 @@ import numpy.typing as npt
 from perfpipe.ingest.arrays import Codes, Ints
 from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_last
 from perfpipe.ingest.nsys.issued import Issued
-from perfpipe.ingest.periods import Loop, Marks, loops, parts_of
-
-#: In a loop with more iterations, each step combines several iterations.
-_MOST_STEPS = 10_000
+from perfpipe.ingest.periods import Loop, Marks, loops
 
 #: Share of the iterations in which the boundary must be at the same place.
 _MOST = 0.5
@@ -34,18 +31,26 @@ _Waits = Sequence[tuple[Ints, str]]
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a loop: `host` has their starts and the end of the last step, ns."""
+    """Steps of a loop: `edges` are their first launches and the end of the last step.
 
-    first: int  # indices of launches
-    last: int
+    `host` are the times of the edges, ns, and `match` the share of launches that repeat.
+    """
+
     period: int
-    repeats: int
+    edges: Ints
     host: Ints
-    launches: Ints
     match: npt.NDArray[np.float64]
     boundary: str
-    part: int  # launches of a pattern that repeats in most of a step, and how often; else 0
-    parts: int
+
+    @property
+    def first(self) -> int:
+        """The first launch."""
+        return int(self.edges[0])
+
+    @property
+    def last(self) -> int:
+        """The launch after the last one."""
+        return int(self.edges[-1])
 
 
 def steps_of(process: Issued) -> list[Steps]:
@@ -80,7 +85,7 @@ def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
 
     Such a loop launches few other kernels, for example to flush the cache.
     """
-    kinds = [_usual(symbols[steps.first : steps.last], len(steps.launches)) for steps in found]
+    kinds = [_usual(symbols[steps.first : steps.last], len(steps.match)) for steps in found]
     lasts = [int(steps.host[-1]) - int(steps.host[0]) for steps in found]
 
     def tries(one: int, later: int) -> bool:
@@ -124,24 +129,7 @@ def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -
     if len(edges) < 3:
         return None
     match = _match(process, loop, edges)
-    repeats = -(-len(match) // _MOST_STEPS)
-    if repeats > 1:
-        chosen = np.append(np.arange(0, len(match), repeats), len(match))
-        match = np.add.reduceat(match, chosen[:-1]) / np.diff(chosen)
-        edges = edges[chosen]
-    part, parts = parts_of(codes, loop) or (0, 0)
-    return Steps(
-        first=int(edges[0]),
-        last=int(edges[-1]),
-        period=loop.period,
-        repeats=repeats,
-        host=_host_times(process, edges),
-        launches=np.diff(edges),
-        match=match,
-        boundary=boundary,
-        part=part,
-        parts=parts,
-    )
+    return Steps(loop.period, edges, host_times(process, edges), match, boundary)
 
 
 def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
@@ -197,7 +185,7 @@ def _idle_of_copies(process: Issued) -> Ints:
     return idle
 
 
-def _host_times(process: Issued, edges: Ints) -> Ints:
+def host_times(process: Issued, edges: Ints) -> Ints:
     """Return when the host begins each iteration and ends the last one, ns.
 
     Copies between two iterations that follow the last result belong to the later iteration.

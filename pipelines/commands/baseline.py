@@ -102,7 +102,7 @@ def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
 @step_range_option
 @store_option
 def export_command(
-    name: str, file: Path, window: str, step_range: str | None, store_path: str | None
+    name: str, file: Path, window: str, step_range: str | int | None, store_path: str | None
 ) -> None:
     """Write a baseline's measurements, without profiles, to a small JSON file."""
     import json

@@ -58,7 +58,7 @@ def budget_command(
     limit: int,
     as_json: bool,
     window: str,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Break down GPU time in the steady steps, in part of the capture, or within NVTX ranges.

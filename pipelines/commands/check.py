@@ -57,7 +57,7 @@ def check_command(
     allow_not_comparable: bool,
     outputs: Outputs,
     window: str,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Decide whether runs are slower than a baseline, and recommend an action.

@@ -34,7 +34,7 @@ def compare_command(
     across_gpus: bool,
     outputs: Outputs,
     window: str,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Show whether B is faster or slower than A, what changed, and why.

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from perfpipe.errors import InputError, StoreError, os_error_sentence
-from perfpipe.pipelines.options import resolve_store, step_range_option, store_option
+from perfpipe.pipelines.options import range_option, resolve_store, store_option
 from perfpipe.windows import WHOLE, WINDOWS
 
 _TIMELINE = "FROM _timeline_slices"
@@ -57,14 +57,14 @@ def export_command() -> None:
     type=click.IntRange(min=1),
     help="Write only the step with this number in the view 'steps'.",
 )
-@step_range_option
+@range_option
 @store_option
 def perfetto_command(
     names: tuple[str, ...],
     output: Path,
     window: str,
     step: int | None,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Write a trace for ui.perfetto.dev or chrome://tracing.

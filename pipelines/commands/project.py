@@ -35,7 +35,7 @@ def project_command(
     md: str | None,
     html: str | None,
     window: str,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Estimate how long a run would take on another GPU, from the rooflines of both GPUs.

@@ -87,7 +87,7 @@ def query_command(
     limit: int,
     names: tuple[str, ...],
     window: str,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Run one SQL SELECT on the store's tables and views (listed by `perfpipe schema`).
@@ -116,7 +116,7 @@ class Asked:
     sql: str
     names: tuple[str, ...]
     window: str
-    step_range: str | None
+    step_range: str | int | None
 
 
 def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:

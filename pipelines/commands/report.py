@@ -67,7 +67,7 @@ def report_command(
     index: Path | None,
     everything: bool,
     window: str,
-    step_range: str | None,
+    step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Report what limits a run or ingested reports, how close kernels are to SOL, and what to try.

@@ -109,7 +109,7 @@ class RunOptions:
     as_json: bool
     html: str | None
     md: str | None
-    step_range: str | None
+    step_range: str | int | None
     no_report: bool
     no_raw: bool
     store_path: str | None

@@ -58,7 +58,7 @@ def across_gpus(
     store: Store,
     before: Sequence[str],
     after: Sequence[str],
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
 ) -> Found:
     """Compare two sides that ran on two GPU models; raises InputError if they did not."""

@@ -88,12 +88,14 @@ class Compared:
         """Return the same, confirmed if an earlier comparison also found a regression."""
         return replace(self, confirmed=earlier.decision.verdict == Verdict.REGRESSED)
 
-    def write(self, outputs: Outputs, store: Store, step_range: str | None, window: str) -> None:
+    def write(
+        self, outputs: Outputs, store: Store, step_range: str | int | None, window: str
+    ) -> None:
         """Print the decision, or write files; the page shows a step of each side."""
         both = partial(self.both_steps, store, step_range, window)
         write(self.decision, self.comparison, outputs, both)
 
-    def both_steps(self, store: Store, step_range: str | None, window: str) -> Picture | None:
+    def both_steps(self, store: Store, step_range: str | int | None, window: str) -> Picture | None:
         """Return the picture of a step of either side; None if a side has no timeline."""
         return both_steps(store, self.before.reports, self.after.reports, step_range, window)
 
@@ -102,7 +104,7 @@ def compared(
     store: Store,
     before: Sequence[str],
     after: Sequence[str],
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
     *,
     allow_mixed: bool = False,
@@ -214,7 +216,7 @@ def both_steps(
     store: Store,
     before: Sequence[str],
     after: Sequence[str],
-    step_range: str | None,
+    step_range: str | int | None,
     window: str,
 ) -> Picture | None:
     """Return the picture of a step before and after; None if a side has no timeline."""

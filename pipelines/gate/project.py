@@ -57,7 +57,7 @@ def projected(
     store: Store,
     names: Sequence[str],
     target: str,
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
 ) -> Projected:
     """Project runs or reports; raises InputError for an unknown GPU, or if there is nothing."""

@@ -44,7 +44,7 @@ class Named:
 def named(
     store: Store,
     *names: Sequence[str],
-    step_range: str | None = None,
+    step_range: str | int | None = None,
     window: str = STEADY,
 ) -> list[Named]:
     """Return the sides behind lists of names: runs or reports, baselines, exported baselines.
@@ -123,7 +123,7 @@ def check_apart(selections: Sequence[Selection]) -> None:
 
 
 def sides_of(
-    store: Store, selections: Sequence[Selection], step_range: str | None, window: str
+    store: Store, selections: Sequence[Selection], step_range: str | int | None, window: str
 ) -> list[Side]:
     """Measure selections; raises InputError for runs mixed with reports, and for overlaps."""
     check_apart(selections)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from perfpipe.analysis.report.opening import kernels
+from perfpipe.analysis.report.opening import kernels, loops
 from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of
@@ -22,7 +22,8 @@ from perfpipe.viewmodel import Budget, Fact, Source, Tile
 VIEWS = (
     "timeline_bottleneck",
     "analysis_windows",
-    "step_sources",
+    *loops.VIEWS,
+    "step_times",
     "gpu_time_budget",
     "step_budget",
     "kernel_categories",
@@ -30,7 +31,7 @@ VIEWS = (
     "step_mfu",
     "kernel_sol",
     "_labels",
-    "timeline_findings",
+    "_plain_findings",
     "_idle_captures",
 )
 
@@ -66,23 +67,30 @@ class Gpu(NamedTuple):
     loads: bool
     idle: str | None
     idle_pct: float | None
-    part_launches: int | None
-    parts: int | None
+    process_id: int | None
+    work_scale: float
 
 
 def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
     """Return the GPUs of timelines with what bounds them."""
     sql = f"""
         WITH busy AS (
-            SELECT report_id, device, sum(share_pct ORDER BY category) AS busy_pct
-            FROM gpu_time_budget
-            WHERE category IN ('compute', 'communication', 'transfer')
-            GROUP BY report_id, device
+            SELECT
+                b.report_id, b.device,
+                coalesce(any_value(t.busy_pct), sum(b.share_pct ORDER BY b.category)) AS busy_pct,
+                any_value(t.work_scale) AS work, any_value(t.communication_scale) AS waits,
+                any_value(t.idle_scale) AS idles
+            FROM gpu_time_budget AS b
+            LEFT JOIN step_times AS t USING (report_id, device)
+            WHERE b.category IN ('compute', 'communication', 'transfer')
+            GROUP BY b.report_id, b.device
         )
         SELECT
-            report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
+            report_id, device, bound, share_pct * plain_scale(bound, work, waits, idles),
+            w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
             w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false),
-            idle.category, idle.share_pct, s.part_launches, s.parts
+            idle.category, idle.share_pct * coalesce(idles, 1),
+            w.process_id, coalesce(work, 1)
         FROM (
             -- Shares are in order, largest first.
             SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
@@ -93,11 +101,8 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         LEFT JOIN (
             SELECT report_id, device, max(slow_pct) AS slow_pct,
                 bool_or(technique = 'data_loading') AS loads
-            FROM timeline_findings GROUP BY ALL
+            FROM _plain_findings GROUP BY ALL
         ) USING (report_id, device)
-        LEFT JOIN step_sources AS s
-            ON s.report_id = t.report_id AND s.device = t.device AND s.process_id = w.process_id
-            AND s.used AND w.kind = 'steady'
         JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(scope.reports if reports is None else reports)}
             AND bound IS NOT NULL
@@ -149,9 +154,10 @@ def steps_of(scope: Scope) -> Part | None:
     if timed := benchmark_of(scope, [lead]):
         fact = Fact("", f"{said}{timed}", Source("benchmark_loops", (lead,)))
         return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
-    mean, share = _shares(scope, first)
+    parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
+    mean, share = _shares(scope, first, parts.unit)
     busy = _busy(gpus, share, _kinds(scope, first))
-    fact = Fact("", f"{said}{_length(first, task)}{mean}{busy}", source)
+    fact = Fact("", f"{said}{_length(first, task, parts, mean)}{busy}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, source)), reports=(lead,))
 
 
@@ -174,8 +180,13 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
     """Yield what the first GPUs of some timelines do in the analyzed time."""
     sql = f"""
         SELECT label, report_id, device, list(category ORDER BY time_ns DESC, category),
-            list(share_pct ORDER BY time_ns DESC, category)
-        FROM gpu_time_budget JOIN _labels USING (report_id)
+            list(
+                share_pct * plain_scale(category, work_scale, communication_scale, idle_scale)
+                ORDER BY time_ns DESC, category
+            )
+        FROM gpu_time_budget
+        JOIN _labels USING (report_id)
+        LEFT JOIN step_times USING (report_id, device)
         WHERE report_id IN {in_list(reports)} AND time_ns > 0
         GROUP BY position, label, report_id, device
         ORDER BY position NULLS LAST, label, report_id, device
@@ -192,11 +203,12 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
         )
 
 
-def _length(gpu: Gpu, task: TaskResult | None) -> str:
+def _length(gpu: Gpu, task: TaskResult | None, parts: loops.Parts, mean: str) -> str:
     if gpu.step_ns is None:
         return f"The analyzed window lasts {format_ns(gpu.time_ns)}"
     ms = task.median_ms if task is not None else None
-    return f"A step takes {format_ns(ms * 1e6 if ms else gpu.step_ns)}"
+    inner = f": {parts.inner}" if parts.inner and not ms else ""
+    return f"A {parts.unit} takes {format_ns(ms * 1e6 if ms else gpu.step_ns)}{mean}{inner}"
 
 
 def _kinds(scope: Scope, gpu: Gpu) -> str:
@@ -226,7 +238,7 @@ def _kind(category: str, share: float, longest: str, own: float) -> str:
     return f"{share:.0f} % other kernels ({longest} {own:.0f} %)"
 
 
-def _shares(scope: Scope, gpu: Gpu) -> tuple[str, str]:
+def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
     """Return the mean step if steps are uneven, and how long the GPU is busy."""
     of_all = f"{'at least ' if gpu.incomplete else ''}{gpu.busy_pct:.0f} %"
     if gpu.kind != "steady" or not gpu.steps or gpu.step_ns is None:
@@ -244,9 +256,11 @@ def _shares(scope: Scope, gpu: Gpu) -> tuple[str, str]:
         )
     """
     ((typical,),) = rows_of(scope.con, sql)
+    typical = min(100.0, typical * gpu.work_scale)
     return (
         f" (median; {format_ns(mean_ns)} on average)",
-        f"{typical:.0f} % of a median step and {of_all} of all steady steps",
+        f"{typical:.0f} % of a median {unit} and {of_all} of all steady "
+        f"{'batches' if unit == 'batch' else f'{unit}s'}",
     )
 
 
@@ -303,9 +317,9 @@ def _tiles(
             else ""
         )
         note = f"{p95_ns}{counted(first.steps or 0, 'traced steady step')}{means}"
-        if first.parts:
-            note += f"; {first.part_launches:,} launches repeat {first.parts:,} times in each step"
-        yield Tile("Step", format_ns(first.step_ns), note, windows)
+        parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
+        note += f"; {parts.layers}" if parts.layers else ""
+        yield Tile(parts.unit.capitalize(), format_ns(first.step_ns), note, windows)
     else:
         yield Tile("GPU time", format_ns(first.time_ns), "no repeating step was found", windows)
     yield busy_tile(gpus)

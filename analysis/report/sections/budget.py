@@ -38,6 +38,25 @@ STEP_SUMMARY = GpuTable(
     order="process_id",
 )
 
+LOOPS = GpuTable(
+    "loops",
+    "Loops",
+    (
+        *GPU,
+        Col("process_id", "Process", "int", detail=True),
+        Col("loop", "Loop (--step)", "int"),
+        Col("name", "One iteration", sql="concat(repeat('- ', level - 1), unit)"),
+        Col("role", "Role"),
+        Col("iterations", "Iterations", "int"),
+        Col("usual", "In each outer iteration", "number"),
+        Col("median_ns", "Median time", "ns"),
+        Col("launches", "Launches", "number"),
+        Col("share_pct", "GPU time after start-up", "pct", "%"),
+        Col("why", "Reason", detail=True, hover_of="role"),
+    ),
+    order="process_id, loop",
+)
+
 STEP_SHARES = GpuTable(
     "step_shares",
     "Step time budget",
@@ -114,6 +133,7 @@ SECTION = SectionSpec(
     Missing("no timeline", nsys="collect one with nsys profile --trace=cuda,nvtx"),
     (
         GPU_TIME_BUDGET,
+        LOOPS,
         STEP_SUMMARY,
         STEP_SHARES,
         STARTUP_CAUSES,

@@ -85,7 +85,8 @@ idle AS (
         sum(queued_ns) AS queued,
         sum(kernel_gap_ns) AS kernel_gap,
         sum(profiler_overhead_ns) AS profiler_overhead,
-        sum(unattributed_ns) AS unattributed
+        sum(unattributed_ns) AS unattributed,
+        sum(dur_ns) AS everything
     FROM windowed_gaps
     GROUP BY track, window_id
 ),
@@ -104,7 +105,10 @@ joined AS (
         coalesce(i.host, 0) AS host,
         coalesce(i.profiler_overhead, 0) AS profiler_overhead,
         CASE
-            WHEN w.window_id > 0 THEN 0
+            -- A window that begins with work of the host leaves a part of the idle time before it, and
+            -- the host may work after the last operation.
+            WHEN w.window_id > 0 THEN greatest(0, w.window_end_ns - w.window_start_ns
+                - coalesce(b.everything, 0) - coalesce(i.everything, 0))
             ELSE coalesce(
                 (b.first_ns - w.window_start_ns) + (w.window_end_ns - b.last_ns),
                 w.window_end_ns - w.window_start_ns

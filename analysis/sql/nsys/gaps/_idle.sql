@@ -12,13 +12,14 @@ WITH later AS (
 SELECT
     t.report_id,
     o.track,
-    o.busy_until AS start_ns,
+    -- A window that begins with work of the host begins with idle time.
+    if(w.start_ns < o.start_ns, greatest(o.busy_until, w.start_ns), o.busy_until) AS start_ns,
     o.start_ns AS end_ns,
     o.pid,
     o.tid,
     o.op_id,
-    -- Idle time before the first operation of a window belongs to the previous window.
-    o.window_id - (o.busy_until < w.start_ns)::INTEGER AS window_id,
+    -- Idle time before the operation that a window begins with belongs to the previous window.
+    o.window_id - if(o.busy_until < w.start_ns AND w.start_ns = o.start_ns, 1, 0) AS window_id,
     -- A call may launch several operations (a graph) and return while the first of them run.
     coalesce(o.api_end_ns <= o.busy_until, false) OR l.op_id IS NOT NULL AS launched,
     CASE WHEN NOT launched THEN o.api_start_ns END AS api_start_ns,
@@ -31,4 +32,4 @@ FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
 LEFT JOIN later AS l ON l.track = o.track AND l.op_id = o.op_id
-WHERE o.start_ns > o.busy_until;
+WHERE o.start_ns > if(w.start_ns < o.start_ns, greatest(o.busy_until, w.start_ns), o.busy_until);

@@ -47,16 +47,16 @@ own AS (
 parts AS (
     SELECT
         track, lane, pid, step, name, source, loop, main, host_start_ns, host_end_ns, match, repeats,
-        start_ns, end_ns
+        first_ns, start_ns, end_ns
     FROM own
     UNION ALL
-    SELECT track, lane, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL, NULL, reached,
+    SELECT track, lane, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL, NULL, NULL, reached,
         start_ns
     FROM own
     WHERE reached < start_ns
     UNION ALL
     SELECT
-        l.track, l.lane, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL, NULL,
+        l.track, l.lane, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL, NULL, NULL,
         coalesce(e.end_ns, p.start_ns), p.end_ns
     FROM lanes AS l
     JOIN _spans AS p USING (track)

@@ -1,6 +1,6 @@
 -- Steps of each process on each GPU, from one source per process: ranges, else the order of launches. A step
 -- begins with the first operation that it launched and ends when the next step begins; the last step of a
--- loop ends with its own last operation.
+-- loop ends with its own last operation. A single range is a step with its host part.
 -- @materialize
 CREATE VIEW _process_steps AS
 WITH ranges AS (
@@ -32,8 +32,11 @@ annotated AS (
         r.name,
         r.start_ns AS host_start_ns,
         coalesce(r.end_ns, 9223372036854775807) AS host_end_ns,
-        b.start_ns,
-        b.end_ns,
+        b.start_ns AS first_ns,
+        -- No earlier step shows the host part of a single step.
+        count(*) OVER (PARTITION BY b.track, r.pid) = 1 AS single,
+        if(single, least(b.start_ns, r.start_ns), b.start_ns) AS start_ns,
+        if(single, greatest(b.end_ns, r.end_ns), b.end_ns) AS end_ns,
         NULL::DOUBLE AS match,
         1 AS repeats,
         NULL::BIGINT AS period,
@@ -55,42 +58,38 @@ ends AS (
     GROUP BY a.track, a.pid
 ),
 periodic AS (
-    SELECT t.track, s.*
-    FROM (FROM launch_steps ANTI JOIN ranges USING (report_id, pid)) AS s
+    SELECT t.track, s.*, l.main
+    FROM launch_steps AS s
+    JOIN _loops AS l USING (report_id, pid, loop)
     JOIN _tracks AS t
         ON t.report_id = s.report_id AND t.pid = s.pid AND t.cuda_device IS NOT DISTINCT FROM s.device
     ANTI JOIN benchmark_loops AS b ON b.report_id = t.report_id AND b.device = t.device
+    WHERE l.main OR l.beside
 ),
 found AS (
     SELECT
-        a.track, a.report_id, a.pid, a.source, a.loop, true AS main, a.name,
-        a.host_start_ns, a.host_end_ns, a.start_ns, greatest(a.end_ns, e.end_ns) AS end_ns, a.match,
-        a.repeats, a.period
+        a.track, a.report_id, a.pid, a.source, a.loop, 1 AS run, true AS main, a.name,
+        a.host_start_ns, a.host_end_ns, a.first_ns, a.start_ns,
+        greatest(a.end_ns, e.end_ns) AS end_ns, a.match, a.repeats, a.period
     FROM annotated AS a
     LEFT JOIN ends AS e ON e.track = a.track AND e.pid = a.pid AND a.last
     UNION ALL
     SELECT
-        s.track, s.report_id, s.pid, 'period', s.loop,
-        p.main,
+        track, report_id, pid, 'period', loop, run, main,
         if(
-            s.repeats > 1,
-            concat(s.repeats, ' iterations from ', s.repeats * (s.step - 1) + 1),
-            concat('step ', s.step)
+            repeats > 1,
+            concat(repeats, ' iterations from ', repeats * (step - 1) + 1),
+            concat('step ', step)
         ),
-        s.host_start_ns, s.host_end_ns, s.start_ns, s.end_ns, s.match, s.repeats, p.period
-    FROM periodic AS s
-    JOIN _loop_times AS p
-        ON p.report_id = s.report_id
-            AND p.pid = s.pid
-            AND p.device IS NOT DISTINCT FROM s.device
-            AND p.period = s.period // s.repeats
+        host_start_ns, host_end_ns, start_ns, start_ns, end_ns, match, repeats, period // repeats
+    FROM periodic
 )
 SELECT
-    * EXCLUDE (start_ns, end_ns),
+    * EXCLUDE (run, start_ns, end_ns),
     start_ns,
     -- The next step begins before this one ends if streams overlap.
     coalesce(
-        lead(start_ns) OVER (PARTITION BY track, pid, loop ORDER BY start_ns, host_start_ns),
+        lead(start_ns) OVER (PARTITION BY track, pid, loop, run ORDER BY start_ns, host_start_ns),
         least(end_ns, lead(start_ns) OVER (PARTITION BY track, pid ORDER BY start_ns, host_start_ns)),
         end_ns
     ) AS end_ns

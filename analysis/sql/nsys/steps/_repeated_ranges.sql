@@ -8,6 +8,7 @@ WITH processes AS (
     SELECT DISTINCT report_id, pid
     FROM _tracks
     ANTI JOIN _steps USING (report_id, pid)
+    WHERE step_loop() IS NULL
 ),
 plain AS (
     SELECT report_id, pid, tid, name, start_ns, end_ns, range_id, first_call, calls

@@ -3,11 +3,11 @@
 -- @materialize
 CREATE VIEW _step_windows AS
 WITH main AS (
-    SELECT * EXCLUDE (lane, lane_pid)
+    SELECT * EXCLUDE (lane, lane_pid, first_ns), first_ns AS begun_ns
     FROM _lane_windows
     WHERE lane = 1
 ),
--- Steps begin with an operation; the time between steps begins at the end of the last operation.
+-- Steps know their first operation; the time between steps begins at the end of the last operation.
 following AS (
     SELECT p.track, p.start_ns, min(o.start_ns) AS first_ns
     FROM main AS p
@@ -16,7 +16,7 @@ following AS (
     GROUP BY p.track, p.start_ns
 )
 SELECT
-    p.*,
-    if(p.step IS NULL, f.first_ns, p.start_ns) AS first_ns
+    p.* EXCLUDE (begun_ns),
+    if(p.step IS NULL, f.first_ns, p.begun_ns) AS first_ns
 FROM main AS p
 LEFT JOIN following AS f ON f.track = p.track AND f.start_ns = p.start_ns AND p.step IS NULL;

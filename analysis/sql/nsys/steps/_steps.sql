@@ -21,7 +21,7 @@ WITH named AS (
             ELSE 'NVTX'
         END AS source
     FROM nsys_nvtx_ranges
-    WHERE name IN (SELECT name FROM _names WHERE kind = 'range' AND is_step(name))
+    WHERE step_loop() IS NULL AND name IN (SELECT name FROM _names WHERE kind = 'range' AND is_step(name))
 ),
 outermost AS (
     SELECT *

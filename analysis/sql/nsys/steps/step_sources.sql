@@ -1,5 +1,5 @@
 -- All sources from which each process's steps could be derived, for comparison: the program's ranges,
--- torch.profiler's steps, and the period of the launch sequence.
+-- torch.profiler's steps, and the loop of the launch sequence.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -10,54 +10,46 @@
 --   time
 -- step_ns DOUBLE: median time on the GPU from one step's start to the next step's start, ns
 -- period_launches BIGINT: number of launches per iteration; NULL for ranges
--- part_launches BIGINT: number of launches in a shorter period that repeats within the iteration and covers
---   most of the iteration: layers, or single iterations if the period contains several; NULL if there is no
---   such period, or if this is unknown
--- parts BIGINT: number of times that the shorter period (part_launches) repeats; NULL if part_launches is
---   NULL
+-- loop BIGINT: number of the loop in `loops`; NULL for ranges
 -- match DOUBLE: fraction (0-1) of an iteration's launches that match those of neighboring iterations, median
 --   over all iterations; NULL for ranges
 -- boundary VARCHAR: event at which each iteration begins: idle, optimizer, host or launch; NULL for ranges
 -- agrees BOOLEAN: whether the number of steps from this source differs by at most one from the number from
 --   the source in use; NULL for the source in use
 CREATE VIEW step_sources AS
-WITH loops AS (
+WITH periods AS (
     SELECT
-        s.report_id, s.pid, s.device, t.period, any_value(boundary) AS boundary, median(match) AS match,
-        sum(repeats) AS steps, median(distance_ns / repeats) AS step_ns,
-        nullif(max(part_launches), 0) AS part_launches, nullif(max(parts), 0) AS parts
+        s.report_id, s.pid, s.device, s.loop, any_value(s.period // s.repeats) AS period,
+        any_value(s.boundary) AS boundary, median(s.match) AS match, sum(s.repeats) AS steps,
+        median(s.distance_ns / s.repeats) AS step_ns
     FROM (
         SELECT
             *,
             lead(start_ns) OVER (
-                PARTITION BY report_id, pid, device, loop ORDER BY start_ns, step
+                PARTITION BY report_id, pid, device, loop, run ORDER BY start_ns, step
             ) - start_ns AS distance_ns
         FROM launch_steps
     ) AS s
-    JOIN _loop_times AS t
-        ON t.report_id = s.report_id
-            AND t.pid = s.pid
-            AND t.device IS NOT DISTINCT FROM s.device
-            AND t.period = s.period // s.repeats
-    WHERE t.main
-    GROUP BY s.report_id, s.pid, s.device, t.period
+    JOIN _loops AS l USING (report_id, pid, loop)
+    WHERE if(step_loop() IS NULL, l.found_role = 'step', l.main)
+    GROUP BY s.report_id, s.pid, s.device, s.loop
 ),
 found AS (
     SELECT
         track, report_id, pid, source, count(*) AS steps, median(end_ns - start_ns) AS step_ns,
-        NULL::BIGINT AS period_launches, NULL::BIGINT AS part_launches, NULL::BIGINT AS parts,
-        NULL::DOUBLE AS match, NULL::VARCHAR AS boundary, true AS used
+        NULL::BIGINT AS period_launches, NULL::BIGINT AS loop, NULL::DOUBLE AS match,
+        NULL::VARCHAR AS boundary, true AS used
     FROM _process_steps
     WHERE source != 'period'
     GROUP BY track, report_id, pid, source
     UNION ALL
     SELECT
-        t.track, l.report_id, l.pid, 'period', l.steps, l.step_ns, l.period, l.part_launches, l.parts,
+        t.track, l.report_id, l.pid, 'period', l.steps, l.step_ns, l.period, l.loop,
         l.match, l.boundary,
         NOT EXISTS (
             FROM _process_steps AS p WHERE p.track = t.track AND p.pid = l.pid AND p.source != 'period'
         )
-    FROM loops AS l
+    FROM periods AS l
     JOIN _tracks AS t
         ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device IS NOT DISTINCT FROM l.device
 )
@@ -70,8 +62,7 @@ SELECT
     f.steps::BIGINT AS steps,
     f.step_ns,
     f.period_launches,
-    f.part_launches,
-    f.parts,
+    f.loop,
     f.match,
     f.boundary,
     CASE

@@ -1,13 +1,13 @@
 -- Steps of each process on each GPU, and the time before, between and after steps. Steps come from
 -- --step-range, NVTX ranges (numbered names, or one repeated name that covers most of the work),
--- torch.profiler's steps, or the period of the launch sequence, which requires no annotation.
+-- torch.profiler's steps, or a loop of the launch sequence, which requires no annotation.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process id; NULL for time outside steps, which is assigned to the process with the
 --   most work on the GPU
 -- step BIGINT: number of the step within the process on this GPU, from 1; NULL for time outside steps
--- name VARCHAR: name of the range, or `step n` if the step comes from the period of the launch sequence;
+-- name VARCHAR: name of the range, or `step n` if the step comes from the launch sequence;
 --   NULL for time outside steps
 -- source VARCHAR: source of the step: step range, NVTX, ProfilerStep or period
 -- start_ns BIGINT: start of the first operation that was launched in the step, ns

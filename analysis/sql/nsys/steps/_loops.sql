@@ -1,0 +1,67 @@
+-- Loops of each process and their roles. Ranges that are steps take precedence over loops of launches; with
+-- --step, the chosen loop is the step. A loop with almost none of the GPU's work is not used.
+-- @materialize
+CREATE VIEW _loops AS
+WITH RECURSIVE ranges AS (
+    SELECT report_id, pid, count(*) AS ranges
+    FROM (SELECT report_id, pid FROM _steps UNION ALL SELECT report_id, pid FROM _repeated_ranges)
+    GROUP BY report_id, pid
+),
+around AS (
+    SELECT report_id, pid, parent AS loop
+    FROM launch_loops
+    WHERE loop = step_loop() AND parent IS NOT NULL
+    UNION ALL
+    SELECT l.report_id, l.pid, l.parent
+    FROM around AS a
+    JOIN launch_loops AS l USING (report_id, pid, loop)
+    WHERE l.parent IS NOT NULL
+),
+inside AS (
+    SELECT report_id, pid, loop
+    FROM launch_loops
+    WHERE parent = step_loop()
+    UNION ALL
+    SELECT l.report_id, l.pid, l.loop
+    FROM inside AS i
+    JOIN launch_loops AS l ON l.report_id = i.report_id AND l.pid = i.pid AND l.parent = i.loop
+),
+roles AS (
+    SELECT
+        l.*,
+        r.ranges,
+        if(l.evidence IS NULL, 'layer', 'inner') AS part,
+        CASE
+            WHEN l.role = 'trial' AND l.loop IS DISTINCT FROM step_loop() THEN 'trial'
+            -- A loop may have an incomplete iteration at each end of the ranges.
+            WHEN abs(l.iterations - r.ranges) <= 1 THEN 'step'
+            WHEN l.iterations > r.ranges THEN part
+            WHEN r.ranges IS NOT NULL THEN 'outer'
+            WHEN step_loop() IS NULL THEN l.role
+            WHEN l.loop = step_loop() THEN 'step'
+            WHEN (l.report_id, l.pid, l.loop) IN (FROM around) THEN 'outer'
+            WHEN (l.report_id, l.pid, l.loop) IN (FROM inside) THEN part
+            ELSE 'other'
+        END AS here
+    FROM launch_loops AS l
+    LEFT JOIN ranges AS r USING (report_id, pid)
+)
+SELECT
+    * EXCLUDE (role, part, here, why),
+    role AS found_role,
+    here AS role,
+    CASE
+        WHEN ranges IS NOT NULL AND here = 'step' THEN 'as many iterations as ranges of steps'
+        WHEN ranges IS NOT NULL AND here = 'outer' THEN 'fewer iterations than ranges of steps'
+        WHEN ranges IS NOT NULL AND here != 'trial' THEN 'repeats within the ranges of steps'
+        WHEN here = role THEN why
+        WHEN here = 'step' THEN 'chosen with --step'
+        WHEN here = 'outer' THEN 'contains the chosen loop'
+        WHEN here = 'other' THEN 'repeats outside the chosen loop'
+        ELSE 'repeats within the chosen loop'
+    END AS why,
+    ranges IS NULL AND here = 'step'
+        AND (step_loop() IS NOT NULL OR 100 * share >= threshold('timeline.loop_work_pct')) AS main,
+    ranges IS NULL AND step_loop() IS NULL AND parent IS NULL AND here IN ('other', 'trial')
+        AND 100 * share >= threshold('timeline.loop_work_pct') AS beside
+FROM roles;

@@ -1,0 +1,278 @@
+"""Finds the loops of a process or thread from the order of its launches, and their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from perfpipe.ingest.alternation import Launched, Repeats, alike, alternations
+from perfpipe.ingest.arrays import Ints
+from perfpipe.ingest.nesting import Events, Nested, nested, per_iteration
+from perfpipe.ingest.nsys.issued import Issued
+from perfpipe.ingest.nsys.roles import Judged, Role, copies_of, pauses_of
+from perfpipe.ingest.nsys.steps import Steps, host_times
+from perfpipe.ingest.periods import ALIKE
+
+#: Marking symbols of a loop that repeats exactly: it needs no others.
+_EXACT = 10
+
+
+#: Loops with a smaller share of the GPU time are dropped, and so are loops beyond this number.
+_SHARE, _LOOPS = 0.02, 40
+
+#: Share of the iterations of a loop that begin within another loop, if it is not beside it.
+_BESIDE = 0.1
+
+#: Share of the iterations with an optimizer, if it belongs to the loop.
+_UPDATED = 0.5
+
+#: Fewer launches than this share of an iteration are not an iteration.
+_PART = 0.5
+
+#: A first iteration may have so many times the launches of the others.
+_LONG_FIRST = 1.5
+
+#: Share of the iterations with another number of inner iterations, from which a loop is variable.
+_VARIED = 0.1
+
+
+@dataclass(eq=False)
+class Exact(Repeats):
+    """A loop whose launches repeat at a fixed distance.
+
+    `begins` and `until` are the host times of each iteration, ns, and `match` the share of launches
+    that repeat.
+    """
+
+    boundary: str
+    begins: Ints
+    until: Ints
+    match: npt.NDArray[np.float64]
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Exact:
+        """Return the loop with some of its iterations."""
+        names = ("heads", "ends", "begins", "until", "match")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
+    def behind(self, first: Repeats, host: Ints) -> Exact:
+        """Return the loop with other iterations before it; `host` are the times of launches, ns."""
+        return replace(
+            self,
+            heads=np.append(first.heads, self.heads),
+            ends=np.append(first.ends, self.ends),
+            begins=np.append(host[first.heads], self.begins),
+            until=np.append(host[first.ends], self.until),
+            match=np.append(np.full(len(first), np.nan), self.match),
+        )
+
+
+@dataclass(eq=False)
+class Level:
+    """A loop of a process with its role.  `number` counts from 1, outer loops first.
+
+    `outer` is the number of the loop around it, 0 for none, and `level` its depth, from 1.
+    `begins` and `ends` are host times of each iteration, ns; `run` numbers uninterrupted
+    iterations.  `per_outer` are the fewest, median and most iterations in an iteration of the loop
+    around it; `variable` is whether its own iterations have different numbers of inner iterations.
+    """
+
+    loop: Repeats
+    role: Role
+    number: int
+    outer: int
+    level: int
+    source: str
+    begins: Ints
+    ends: Ints
+    run: Ints
+    match: npt.NDArray[np.float64]
+    boundary: str
+    per_outer: tuple[int, float, int] | None
+    variable: bool
+
+    def __len__(self) -> int:
+        return len(self.loop)
+
+    def every(self, several: int) -> Level:
+        """Return the loop with several iterations of a run combined into one."""
+        first = np.concatenate([np.arange(run[0], run[-1] + 1, several) for run in _runs(self.run)])
+        last = np.append(first[1:] - 1, len(self) - 1)
+        sums = np.add.reduceat(np.nan_to_num(self.match), first)
+        return replace(
+            self,
+            loop=Repeats(
+                self.loop.heads[first], self.loop.ends[last], self.loop.length, self.loop.members
+            ),
+            begins=self.begins[first],
+            ends=self.ends[last],
+            run=self.run[first],
+            match=np.where(np.isnan(self.match[first]), np.nan, sums / (last - first + 1)),
+        )
+
+
+def loops_of(process: Issued, found: Sequence[Steps]) -> list[Level]:
+    """Return the loops of a process, each followed by the loops inside it.
+
+    `found` are loops whose launches repeat at a fixed distance, with exact iterations.  Symbols
+    that alternate also show loops whose iterations vary.  If both show a loop, its exact iterations
+    are used, unless some are missing.
+    """
+    optimizer = Events.of(process.optimizer)
+    copies = copies_of(process, process.result | process.given)
+    by_period = groupby(
+        sorted(found, key=lambda steps: (steps.period, steps.first)), key=lambda own: own.period
+    )
+    exact: list[Repeats] = [
+        _between_updates(_exact(list(group), optimizer), process, optimizer)
+        for _, group in by_period
+    ]
+    loops: list[Repeats] = []
+    launched = Launched(
+        process.symbol, pauses_of(process), process.busy, process.optimizer, process.graph
+    )
+    for varying in alternations(launched):
+        loop = _between_updates(varying, process, optimizer)
+        same = next((own for own in exact if alike(own, loop)), None)
+        if same is not None:
+            same.members += loop.members
+        if same is None or len(loop) > len(same):
+            loops.append(loop)
+            exact = [own for own in exact if own is not same]
+    loops += exact
+    loops.sort(key=lambda loop: loop.length)
+    trees = nested(loops, optimizer, copies)
+    roles = Judged(process, trees).roles()
+    shown = _shown(trees, roles)
+    numbers = {id(node): number for number, (node, _) in enumerate(shown, 1)}
+    return [_level(process, node, role, numbers) for node, role in shown]
+
+
+def _shown(trees: Sequence[Nested], roles: Sequence[Role]) -> list[tuple[Nested, Role]]:
+    """Return the loops with a share of the GPU time that matters, the largest if there are many.
+
+    Loops beside the steps are only shown if they run at another time.
+    """
+    pairs = list(zip(trees, roles, strict=True))
+    pairs.sort(key=lambda own: (own[1].role not in ("step", "outer"), -own[1].share))
+    kept: list[Nested] = []
+    for node, role in pairs[:_LOOPS]:
+        small = role.share < _SHARE and role.role not in ("step", "outer", "trial")
+        beside = node.outer is None and any(
+            other.outer is None and _overlap(node.loop, other.loop) for other in kept
+        )
+        inside = any(around in kept for around in _around(node)) or node.outer is None
+        if not small and not beside and inside:
+            kept.append(node)
+    for node in kept:
+        node.outer = next((around for around in _around(node) if around in kept), None)
+    by_node = {id(node): role for node, role in pairs}
+    return [(node, by_node[id(node)]) for node in _in_order(kept, None)]
+
+
+def _in_order(nodes: Sequence[Nested], outer: Nested | None) -> Iterator[Nested]:
+    """Yield the loops in a loop by start, each followed by the loops inside it."""
+    own = [node for node in nodes if node.outer is outer]
+    for node in sorted(own, key=lambda node: (int(node.loop.heads[0]), -node.loop.length)):
+        yield node
+        yield from _in_order(nodes, node)
+
+
+def _around(node: Nested) -> Iterator[Nested]:
+    """Yield the loops around a loop, innermost first."""
+    while node.outer is not None:
+        node = node.outer
+        yield node
+
+
+def _overlap(loop: Repeats, other: Repeats) -> bool:
+    """Return whether many iterations of a loop begin within iterations of another."""
+    place = np.searchsorted(other.heads, loop.heads, side="right") - 1
+    inside = (place >= 0) & (loop.heads < other.ends[np.maximum(place, 0)])
+    return float(inside.mean()) > _BESIDE
+
+
+def _exact(found: Sequence[Steps], optimizer: Events) -> Exact:
+    """Return all runs of a period as one loop.
+
+    If an optimizer belongs to the loop, other launches without it are not iterations.
+    """
+    edges = [steps.edges for steps in found]
+    loop = Exact(
+        heads=np.concatenate([own[:-1] for own in edges]),
+        ends=np.concatenate([own[1:] for own in edges]),
+        length=float(np.median(np.concatenate([np.diff(own) for own in edges]))),
+        members=_EXACT,
+        boundary=found[0].boundary,
+        begins=np.concatenate([steps.host[:-1] for steps in found]),
+        until=np.concatenate([steps.host[1:] for steps in found]),
+        match=np.concatenate([steps.match for steps in found]),
+    )
+    if optimizer.share(loop) < _UPDATED:
+        return loop
+    return loop.only((optimizer.counts(loop) > 0) | (loop.match >= ALIKE))
+
+
+def _between_updates(loop: Repeats, process: Issued, optimizer: Events) -> Repeats:
+    """Return a loop of which each iteration has an optimizer, with as many iterations.
+
+    The first iteration may differ from the others: it loads modules and initializes.  The launches
+    after the last optimizer are not an iteration.
+    """
+    counts = optimizer.counts(loop)
+    if np.count_nonzero(counts) < _UPDATED * len(loop) or optimizer.fill(loop):
+        return loop
+    if not counts[-1] and loop.ends[-1] - loop.heads[-1] < _PART * loop.length:
+        loop = loop.only(np.arange(len(loop)) < len(loop) - 1)
+    before = int(loop.heads[0])
+    begin = 0 if before <= _LONG_FIRST * loop.length else before - int(loop.length)
+    first = Repeats(np.array([begin]), np.array([before]), loop.length, loop.members)
+    usual, own = float(np.median(counts)), optimizer.counts(first)[0]
+    if before - begin < _PART * loop.length or not 0 < own <= 2 * usual:
+        return loop
+    return loop.behind(first, process.host)
+
+
+def _level(process: Issued, node: Nested, role: Role, numbers: dict[int, int]) -> Level:
+    loop, outer = node.loop, node.outer
+    depth, around = 1, outer
+    while around is not None:
+        depth, around = depth + 1, around.outer
+    if isinstance(loop, Exact):
+        source, boundary, match = "period", loop.boundary, loop.match
+        begins, ends = loop.begins, loop.until
+    else:
+        source, boundary, match = "symbols", "host", np.full(len(loop), np.nan)
+        edges = np.unique(np.concatenate([loop.heads, loop.ends]))
+        host = host_times(process, edges)
+        begins, ends = (host[np.searchsorted(edges, own)] for own in (loop.heads, loop.ends))
+    counts = None if outer is None else per_iteration(loop, outer.loop)
+    return Level(
+        loop=loop,
+        role=role,
+        number=numbers[id(node)],
+        outer=0 if outer is None else numbers[id(outer)],
+        level=depth,
+        source=source,
+        begins=begins,
+        ends=ends,
+        run=np.append(1, 1 + np.cumsum(loop.heads[1:] > loop.ends[:-1])),
+        match=match,
+        boundary=boundary,
+        per_outer=None
+        if counts is None
+        else (int(counts.min()), float(np.median(counts)), int(counts.max())),
+        variable=any(_varies(per_iteration(inner.loop, loop)) for inner in node.inner),
+    )
+
+
+def _varies(counts: Ints) -> bool:
+    """Return whether more than a few iterations have another number of inner iterations."""
+    return float((counts != np.median(counts)).mean()) > _VARIED
+
+
+def _runs(run: Ints) -> list[Ints]:
+    return np.split(np.arange(len(run)), np.flatnonzero(np.diff(run)) + 1)
