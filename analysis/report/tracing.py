@@ -16,8 +16,11 @@ VIEWS = ("run_tracing", "_labels")
 
 #: What was longer, and what that makes of the shares, by the basis of the comparison.
 _STEP = {
-    "step": ("a step", "idle shares are overstated"),
-    "GPU time of a step": ("the GPU time of a step", "gaps between kernels are overstated"),
+    "step": ("a step", "shares and bounds refer to the untraced step"),
+    "GPU time of a step": (
+        "the GPU time of a step",
+        "shares and bounds refer to the untraced step",
+    ),
 }
 
 

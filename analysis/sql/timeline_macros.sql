@@ -60,6 +60,19 @@ CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(
 -- Whether the GPU is busy in a category of timeline_bottleneck; otherwise it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
 
+-- Factor from a share of a traced step to the share of a step without the profiler, by category or bound; the
+-- factors are those of step_times.
+CREATE MACRO plain_scale(bound, work_scale, communication_scale, idle_scale) AS
+    coalesce(
+        CASE
+            WHEN bound = 'communication' THEN communication_scale
+            WHEN is_busy(bound) THEN work_scale
+            WHEN bound = 'profiler_overhead' AND idle_scale != 1 THEN 0
+            ELSE idle_scale
+        END,
+        1
+    );
+
 -- Operation of a kernel of NCCL (or a similar library); empty if the kernel name contains no operation.
 CREATE MACRO collective_operation(name) AS
     regexp_extract(

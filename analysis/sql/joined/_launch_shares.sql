@@ -1,7 +1,8 @@
 -- Share of the time that each profiled launch represents. If all profiled reports have a timeline, the share
 -- refers to the step (the analyzed window; the steps of all timelines if there are several; the timed kernels
--- of a benchmark), else to the profiled time. The timeline's time of a kernel is distributed over the
--- launches of the same configuration by their duration. `most` is the share that faster kernels can save;
+-- of a benchmark), else to the profiled time. A step lasts as long as without the profiler, if that is known.
+-- The timeline's time of a kernel is distributed over the launches of the same configuration by their
+-- duration. `most` is the share that faster kernels can save;
 -- NULL if nothing is known about the host, or if it does not matter.
 -- @materialize
 CREATE VIEW _launch_shares AS
@@ -18,7 +19,10 @@ kernels AS (
 windows AS (
     SELECT
         bool_and(b.repetitions IS NOT NULL) AS timed,
-        if(timed, sum(k.time_ns), sum(w.end_ns - w.start_ns)) AS time_ns,
+        CASE
+            WHEN timed THEN sum(k.time_ns)
+            ELSE ordered_sum((w.end_ns - w.start_ns) / coalesce(t.work_scale, 1))
+        END AS time_ns,
         bool_and(w.kind = 'steady') AS steady,
         count(*) > 1 AS several,
         CASE
@@ -29,6 +33,7 @@ windows AS (
     JOIN kernels AS k USING (report_id, device)
     LEFT JOIN benchmark_loops AS b USING (report_id, device)
     LEFT JOIN _kernel_limits AS l USING (report_id, device)
+    LEFT JOIN step_times AS t USING (report_id, device)
 ),
 paired AS (
     SELECT ncu_report_id AS report_id, bool_or(report_id IN (SELECT report_id FROM _step_kernels)) AS timed

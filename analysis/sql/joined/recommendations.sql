@@ -49,7 +49,7 @@ found AS (
         min(f.rank) AS place,
         coalesce(bool_or(f.precision), false) AS precision,
         count(DISTINCT (f.report_id, f.device)) AS instances
-    FROM (FROM timeline_findings UNION ALL BY NAME FROM _own_advice) AS f
+    FROM (FROM _plain_findings UNION ALL BY NAME FROM _own_advice) AS f
     JOIN analysis_windows AS w USING (report_id, device)
     GROUP BY f.technique
     UNION ALL BY NAME

@@ -6,16 +6,23 @@
 -- device BIGINT: physical GPU number
 -- step VARCHAR: name of the NVTX range that marks the step
 -- step_index BIGINT: step number on the device, from 1
--- step_ns BIGINT: duration of the step, ns
+-- step_ns BIGINT: duration of the step, ns: without the profiler if the median time of such a step is known,
+--   assuming that the profiler lengthens every step alike
 -- model_flop DOUBLE: FLOPs per iteration, from the workload file
 -- model_flop_per_s DOUBLE: model_flop / step time, FLOP/s
 -- mfu_pct DOUBLE: MFU: model_flop_per_s, % of the dense peak for the data type; NULL if the peak is unknown
 CREATE VIEW step_mfu AS
 WITH iterations AS (
     -- A repeating sequence may differ from one iteration of the program.
-    SELECT report_id, device, name AS step, step AS step_index, end_ns - start_ns AS step_ns
-    FROM steps
-    WHERE step IS NOT NULL AND source != 'period'
+    SELECT
+        s.report_id,
+        s.device,
+        s.name AS step,
+        s.step AS step_index,
+        ((s.end_ns - s.start_ns) / (1 + coalesce(t.growth_pct, 0) / 100))::BIGINT AS step_ns
+    FROM steps AS s
+    LEFT JOIN step_times AS t ON t.report_id = s.report_id AND t.device IS NOT DISTINCT FROM s.device
+    WHERE s.step IS NOT NULL AND s.source != 'period'
 )
 SELECT
     s.report_id,
