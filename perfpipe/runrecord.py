@@ -21,6 +21,9 @@ from perfpipe.secrets import hidden, hide_words
 
 Scalar = bool | int | float | str
 
+#: Timing method if perfpipe timed the steps of a program that prints no times.
+OBSERVED = "observed"
+
 #: Failure of a task that reached the time limit of its job.
 TIME_LIMIT = "time_limit"
 
@@ -238,7 +241,12 @@ class TaskResult:
         ),
     )
     timing_method: str | None = field(
-        default=None, metadata=column("VARCHAR", "timing method: queued, events or wall clock")
+        default=None,
+        metadata=column(
+            "VARCHAR",
+            "timing method: queued, events, wall clock, or observed (perfpipe timed the steps of a "
+            "PyTorch program that prints no times)",
+        ),
     )
     times_ms: tuple[float, ...] = field(
         default=(),

@@ -50,7 +50,7 @@ _SETTINGS = ("timeout", "duration", "launches")
 class Program:
     """A program as given: its words, environment variables, directory, and the _SETTINGS given.
 
-    `collector` comes from the command line; with `keep_raw`, the files of profilers are kept.
+    `collector` comes from the command line; `collect` are settings of the workload file's block.
     """
 
     words: tuple[str, ...]
@@ -59,7 +59,7 @@ class Program:
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     quick: bool = False
     collector: str = "auto"
-    keep_raw: bool = True
+    collect: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:
@@ -109,8 +109,7 @@ class Program:
         known = {"nsys": _NSYS, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
         names = {"timing": (), "auto": ("nsys", "ncu"), "all": ("nsys", "ncu")}
         chosen = names.get(self.collector, (self.collector,))
-        raw = {} if self.keep_raw else {"keep_raw": False}
-        return {**{name: known[name] for name in chosen}, **raw}
+        return {**{name: known[name] for name in chosen}, **self.collect}
 
     def workload(self) -> Workload:
         """Return it as a workload."""
@@ -171,7 +170,7 @@ def program_of(
     settings: Mapping[str, list[Scalar]] | None = None,
     quick: bool = False,
     collector: str = "auto",
-    keep_raw: bool = True,
+    collect: Mapping[str, bool] | None = None,
 ) -> Program:
     """Return a program that can be launched, from its words and options.
 
@@ -194,7 +193,9 @@ def program_of(
     chosen = {name: values[0] for name, values in (settings or {}).items()}
     if collector == "replay":
         raise InputError("a program without a workload file has no recording to replay")
-    program = Program(tuple(words), variables, cwd or Path(), chosen, quick, collector, keep_raw)
+    program = Program(
+        tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}
+    )
     program.check()
     return program
 

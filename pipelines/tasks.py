@@ -184,7 +184,11 @@ def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path
         "command": list(command),
         "params": dict(params),
         "files": _files(command, cwd),
-        **workload.model_dump(include={"env", "collect", "execution", "launches"}, mode="json"),
+        **workload.model_dump(
+            include={"env", "collect", "execution", "launches"},
+            exclude={"collect": {"observe"}} if workload.collect.observe else None,
+            mode="json",
+        ),
         **({"duration": workload.duration} if workload.duration else {}),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -192,6 +192,11 @@ class Collect(_Model):
     nvml: CollectNvml | None = Field(
         CollectNvml(), description="samples of clocks, power and temperature from NVML"
     )
+    observe: bool = Field(
+        True,
+        description="time the steps of PyTorch programs that print no times, without a profiler; "
+        "only on this machine",
+    )
     keep_raw: bool = Field(
         True,
         description="keep profiler files in runs/ after ingesting them; nsys files contain all "
@@ -314,10 +319,9 @@ class Workload(_Model):
             )
         return self
 
-    def without_raw(self) -> Workload:
-        """Return it with `collect.keep_raw: false`."""
-        collect = self.collect.model_copy(update={"keep_raw": False})
-        return self.model_copy(update={"collect": collect})
+    def collecting(self, **settings: bool) -> Workload:
+        """Return it with other values of these settings of `collect`."""
+        return self.model_copy(update={"collect": self.collect.model_copy(update=settings)})
 
 
 def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:

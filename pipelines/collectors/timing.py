@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from perfpipe.pipelines.collectors.base import TIMED_OUT, Context, ProgramFailed, check
 from perfpipe.pipelines.collectors.nvml import Samples, sampling
+from perfpipe.pipelines.collectors.observing import Steps, observing
 from perfpipe.pipelines.protocol import ProgramOutput
-from perfpipe.runrecord import TaskResult
+from perfpipe.runrecord import OBSERVED, TaskResult
 
 #: How long a program may take to end after an interrupt, s.
 _GRACE_S = 10.0
@@ -23,6 +24,7 @@ class Timing:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._launches: list[ProgramOutput] = []
+        self._observed: list[Steps] = []
         self._seconds: list[float] = []
         self._samples = Samples()
         self._ended_after_s: float | None = None
@@ -33,8 +35,15 @@ class Timing:
         wanted = workload.collect.nvml if context.launcher.here else None
         said = ProgramOutput()
         log = "plain" if workload.launches == 1 else f"plain-{len(self._launches)}"
-        with sampling(wanted, context.into, workload.env, self._samples):
-            finished = context.launch("plain", log=log, on_line=said.feed, grace_s=_GRACE_S)
+        observe = workload.collect.observe and context.launcher.here
+        with (
+            observing(workload.env, observe) as observer,
+            sampling(wanted, context.into, workload.env, self._samples),
+        ):
+            env = observer.env if observer else None
+            finished = context.launch(
+                "plain", log=log, env=env, on_line=said.feed, grace_s=_GRACE_S
+            )
             self._seconds.append(finished.seconds)
             self._launches.append(said)
             _judge(said)
@@ -42,18 +51,27 @@ class Timing:
                 self._ended_after_s = workload.duration
             else:
                 check(finished, "the program", workload.timeout, kind="crash")
+            self._observed.append(observer.steps(context.task.command) if observer else Steps())
 
     def result(self, result: TaskResult) -> TaskResult:
         """Return a result with times, validation and the GPU's state.
 
-        `times_ms` are the samples of all launches in order, `launches_ms` those of each.
+        `times_ms` are the samples of all launches in order, `launches_ms` those of each: the times
+        that the program printed, or else those of its steps that perfpipe observed.
         """
         first = self._launches[0]
+        launches = [tuple(said.times_ms) for said in self._launches]
+        method, notes = first.method, result.notes
+        if not any(launches):
+            launches = [steps.times_ms for steps in self._observed]
+            method = OBSERVED if any(launches) else method
+            notes += tuple({steps.note: None for steps in self._observed if steps.note})
         return replace(
             result,
-            times_ms=tuple(ms for said in self._launches for ms in said.times_ms),
-            launches_ms=tuple(tuple(said.times_ms) for said in self._launches),
-            timing_method=first.method,
+            times_ms=tuple(ms for times in launches for ms in times),
+            launches_ms=tuple(launches),
+            timing_method=method,
+            notes=notes,
             seconds=tuple(self._seconds),
             ended_after_s=self._ended_after_s,
             validation=first.validation,

@@ -112,6 +112,7 @@ class RunOptions:
     step_range: str | int | None
     no_report: bool
     no_raw: bool
+    no_observe: bool
     store_path: str | None
 
 
@@ -196,6 +197,12 @@ class RunOptions:
     help="Delete profiler files after ingesting them: nsys files contain all environment variables "
     "of the program.  'perfpipe record' cannot use such a run.",
 )
+@click.option(
+    "--no-observe",
+    is_flag=True,
+    help="Do not time the steps of PyTorch programs that print no times: the program then runs "
+    "without perfpipe's start-up file.",
+)
 @store_option
 @click.pass_context
 def run_command(ctx: click.Context, /, **given: Any) -> None:
@@ -261,6 +268,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
 def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Program | None]:
     """Return the workload, its path, and the program if there is no workload file."""
     settings = settings_of(options.settings)
+    off = {"keep_raw": options.no_raw, "observe": options.no_observe}
+    collect = {name: False for name, unwanted in off.items() if unwanted}
     if options.duration is not None:
         settings["duration"] = [options.duration]
     if options.program is not None:
@@ -272,14 +281,14 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
             settings=settings,
             quick=options.quick,
             collector=options.collector,
-            keep_raw=not options.no_raw,
+            collect=collect,
         )
         return program.workload(), Path("the program"), program
     assert options.workload is not None  # noqa: S101
     workload = _load(options.workload, settings, options.sizes, options.quick, args)
     only = {"--env": options.env, "--cwd": options.cwd, "--save": options.save}
     _refuse("a program after --", only)
-    return workload.without_raw() if options.no_raw else workload, options.workload, None
+    return workload.collecting(**collect), options.workload, None
 
 
 def _executed(plan: Plan, store: Store, args: list[str]) -> RunRecord:

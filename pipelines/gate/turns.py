@@ -52,7 +52,7 @@ class Measuring:
         except PerfpipeError as error:
             return replace(failed(result_of(task), error), ran=ran())
         notes = (f"arm {self.arm.name}, turn {turn}",)
-        result = replace(timing.result(result_of(task)), ran=ran(), notes=notes)
+        result = timing.result(replace(result_of(task), ran=ran(), notes=notes))
         if result.median_ms is None and result.wall_s is None:
             raise InputError(
                 f"{self.arm.path}: the program prints no times and is stopped early "

@@ -11,6 +11,7 @@ from perfpipe.analysis.report.opening.parts import Part, lever
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
+from perfpipe.runrecord import OBSERVED
 from perfpipe.units import counted
 from perfpipe.viewmodel import Fact, Finding, Opening, Source
 
@@ -62,7 +63,8 @@ def _subject(scope: Scope) -> Fact:
         of = "" if done == len(run.tasks) else f"{done} of "
         said.append(of + counted(len(run.tasks), "configuration"))
     elif run is not None and (times := sum(len(task.times_ms) for task in run.tasks)):
-        said.append(counted(times, "timed iteration"))
+        observed = all(task.timing_method == OBSERVED for task in run.tasks)
+        said.append(counted(times, "observed step" if observed else "timed iteration"))
     if run is None or len(run.tasks) < 2:
         kinds = [counted(n, f"{kind} report") for kind, n in sorted(scope.kinds.items())]
         said.append(", ".join(kinds)) if kinds else None

@@ -14,7 +14,7 @@ from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote, same
-from perfpipe.runrecord import TaskResult
+from perfpipe.runrecord import OBSERVED, TaskResult
 from perfpipe.units import counted, format_ns, gpu_name, words
 from perfpipe.viewmodel import Budget, Fact, Source, Tile
 
@@ -302,13 +302,16 @@ def _tiles(
 ) -> Iterator[Tile]:
     windows = Source("analysis_windows", source.reports)
     times = sorted(task.times_ms) if task is not None else []
+    observed = task is not None and task.timing_method == OBSERVED
     traced = f"{format_ns(first.step_ns)} when traced" if first.step_ns else ""
     if times:
         median = statistics.median(times)
         p95 = statistics.quantiles(times, n=20)[-1] if len(times) > 1 else median
-        note = f"p95 {format_ns(p95 * 1e6)}, {counted(len(times), 'iteration')}; {traced}"
+        many = counted(len(times), "observed step" if observed else "iteration")
+        note = f"p95 {format_ns(p95 * 1e6)}, {many}; {traced}"
         timed = Source("run_times", (scope.run.run_id,) if scope.run else ())
-        yield Tile("Iteration", format_ns(median * 1e6), note.rstrip("; "), timed)
+        name = "Step" if observed else "Iteration"
+        yield Tile(name, format_ns(median * 1e6), note.rstrip("; "), timed)
     elif first.step_ns is not None:
         p95_ns = f"p95 {format_ns(first.p95_ns)}, " if first.p95_ns and first.steps != 1 else ""
         means = (

@@ -58,7 +58,8 @@ RUN_TIMES = RunTable(
             "Timing method",
             sql="timing_method",
             detail=True,
-            doc="queued (GPU time only) or events (includes launch overhead)",
+            doc="queued (GPU time only), events (includes launch overhead), or observed (perfpipe "
+            "timed the steps)",
         ),
         Col("sm_mhz", "SM clock", "number", "MHz", detail=True),
         Col("power_w", "Power", "number", "W", detail=True),

@@ -6,7 +6,8 @@
 -- task_index BIGINT: configuration, counted from 0
 -- label VARCHAR: parameters of the configuration as text
 -- timed_ms DOUBLE: median iteration time without a profiler, ms
--- timing_method VARCHAR: timing method: queued (GPU time only) or events (including launch overhead)
+-- timing_method VARCHAR: timing method: queued (GPU time only), events (including launch overhead), or
+--   observed (perfpipe timed the steps of a program that prints no times)
 -- traced_ms DOUBLE: total duration of the GPU operations that an iteration launches, median over the
 --   iterations on the timeline, ms
 -- traced_span_ms DOUBLE: median time from the start of an iteration's first GPU operation to the end of its

@@ -13,7 +13,8 @@
 -- effective_bytes_per_s DOUBLE: effective bandwidth: bytes declared in the workload file / median time,
 --   byte/s
 -- max_abs_error DOUBLE: maximum absolute difference between the result and the program's reference result
--- timing_method VARCHAR: timing method: queued (GPU time only) or events (including launch overhead)
+-- timing_method VARCHAR: timing method: queued (GPU time only), events (including launch overhead), or
+--   observed (perfpipe timed the steps of a program that prints no times)
 -- sm_mhz DOUBLE: median SM clock during timing, MHz
 -- power_w DOUBLE: median power during timing, W
 -- throttled_by VARCHAR: reasons for clock throttling during timing; NULL without throttling or if the reasons

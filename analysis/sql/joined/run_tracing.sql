@@ -8,9 +8,10 @@
 -- report_id VARCHAR: report of the timeline
 -- device BIGINT: physical GPU number
 -- profiler VARCHAR: nsys or torch
--- timing_method VARCHAR: how the program measured its own iteration time; NULL without such a measurement
+-- timing_method VARCHAR: how the program measured its own iteration time, or observed if perfpipe timed the
+--   steps; NULL without such a measurement
 -- plain_step_ms DOUBLE: median iteration time without a profiler, ms; NULL if the program does not report a
---   time
+--   time and perfpipe did not time its steps
 -- traced_step_ms DOUBLE: median duration of a steady step under the profiler, ms; for queued iterations, idle
 --   time caused by the host is excluded, because a full launch queue hides host delays; NULL without steady
 --   steps
