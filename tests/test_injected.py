@@ -393,6 +393,9 @@ def test_a_run_times_the_steps_of_a_program_that_prints_none(cli: Cli, tmp_path:
     assert cli(*words, "--no-observe", "--save", "off.yaml", *launch) == 0, cli.err
     assert (off := last()).times_ms == () and off.timing_method is None
     assert "observe: false" in (tmp_path / "off.yaml").read_text()
+    assert cli("compare", *known) == 0, cli.err
+    assert "wall time" in cli.out
+    assert "on one side only" not in cli.out
     assert cli("run", "off.yaml", "--collector", "timing") == 0, cli.err
     assert last().times_ms == ()
     assert cli("run", "off.yaml", "--collector", "timing", "--no-observe") == 0, cli.err

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfpipe.analysis.gate.history.series import points_of
+from perfpipe.analysis.gate.timed import comparable
 from perfpipe.analysis.observed import step_times
+from perfpipe.runrecord import RunRecord, TaskResult
 
 MS = 10**6
 
@@ -112,3 +115,27 @@ def test_any_times_give_none_or_times_between_the_shortest_and_longest(
     for ms in found:
         assert min(steps) / MS * 0.999999 <= ms <= max(steps) / MS * 1.000001
     assert len(found) <= len(steps)
+
+
+def _result(*times_ms: float, method: str | None = "observed", status: str = "done") -> TaskResult:
+    return TaskResult(
+        0, "-", {}, status=status, times_ms=times_ms, timing_method=method, seconds=(4.0,)
+    )
+
+
+def test_observed_steps_are_compared_only_if_every_execution_has_them() -> None:
+    known, printed = _result(2.0), _result(5.0, method="events")
+    unknown, failed = _result(method=None), _result(method=None, status="failed")
+    assert comparable([[known, failed], [printed]]) == [(known, failed), (printed,)]
+    ((wall, same), (still,)) = comparable([[known, unknown], [printed]])
+    assert (wall.times_ms, wall.wall_s) == ((), 4.0)
+    assert (same, still) == (unknown, printed)
+
+
+def test_a_history_does_not_mix_steps_and_wall_times() -> None:
+    runs = [
+        RunRecord(f"r{n}", "w", "timing", f"2026-01-0{n}T00:00:00Z", tasks=(result,))
+        for n, result in enumerate((_result(2.0), _result(method=None)), 1)
+    ]
+    assert [point.time_ms for point in points_of(runs)] == [4000.0, 4000.0]
+    assert [point.time_ms for point in points_of(runs[:1])] == [2.0]

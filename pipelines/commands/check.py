@@ -63,10 +63,10 @@ def check_command(
     """Decide whether runs are slower than a baseline, and recommend an action.
 
     The recommended action is: continue, investigate or revert.  The default is the newest run.  If
-    the program prints no times, its wall time is compared.  Exit codes: 0 not slower, or not known
-    to be slower; 1 a task failed, or a configuration of the baseline was not measured; 3 regressed;
-    4 not comparable (another workload or GPU, or a replay; 0 with --allow-not-comparable), or
-    inconclusive with --fail-on inconclusive.
+    the program prints no times and its steps were not observed, its wall time is compared.  Exit
+    codes: 0 not slower, or not known to be slower; 1 a task failed, or a configuration of the
+    baseline was not measured; 3 regressed; 4 not comparable (another workload or GPU, or a replay;
+    0 with --allow-not-comparable), or inconclusive with --fail-on inconclusive.
 
     \b
     perfpipe check --baseline main

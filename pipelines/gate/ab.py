@@ -11,6 +11,7 @@ from perfpipe.analysis.gate.compare.story import Comparison, compare
 from perfpipe.analysis.gate.decision import Decision, Verdict, decide, primary
 from perfpipe.analysis.gate.judging import ALPHA
 from perfpipe.analysis.gate.limits import USUAL, Limits, limits_of
+from perfpipe.analysis.gate.timed import comparable
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.pipelines.collectors.base import Context, Say
 from perfpipe.pipelines.console import Progress
@@ -106,8 +107,14 @@ def _measured(arms: tuple[Arm, Arm], store: Store, rule: _Rule, progress: Progre
 
 
 def _decided(sides: Sequence[Measuring], done: int, rule: _Rule) -> Outcome:
+    results = iter(comparable([one.results for side in sides for one in side.rounds]))
     before, after = (
-        side_of_rounds(f"arm {side.arm.name}", side.rounds, rule.labels) for side in sides
+        side_of_rounds(
+            f"arm {side.arm.name}",
+            [replace(one, results=next(results)) for one in side.rounds],
+            rule.labels,
+        )
+        for side in sides
     )
     level = rule.level_after(done)
     limits = limits_of(rule.calibration)

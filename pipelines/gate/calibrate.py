@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perfpipe import calibrationrecord
 from perfpipe.analysis.gate.calibrate import calibrate
 from perfpipe.analysis.gate.judging import timer_step
+from perfpipe.analysis.gate.timed import comparable
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import InputError, TaskFailed
@@ -40,7 +41,7 @@ def calibrated(
     turns = sorted((one for side in sides for one in side.rounds), key=lambda one: one.turn)
     configurations = tuple(
         _calibrated(own, usual_rounds, change_pct)
-        for own in zip(*(one.results for one in turns), strict=True)
+        for own in zip(*comparable([one.results for one in turns]), strict=True)
     )
     runs = tuple(run for side in sides for run in side.runs)
     name = arm.workload.name

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from perfpipe import baselinerecord
 from perfpipe.analysis.gate import sides
 from perfpipe.analysis.gate.check import side_from
 from perfpipe.analysis.gate.sides import Side
+from perfpipe.analysis.gate.timed import comparable_runs
 from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import read_json
@@ -127,13 +129,15 @@ def sides_of(
 ) -> list[Side]:
     """Measure selections; raises InputError for runs mixed with reports, and for overlaps."""
     check_apart(selections)
+    timed = iter(comparable_runs([run for own in selections for run in own.runs]))
+    chosen = [(list(islice(timed, len(own.runs))), own.reports) for own in selections]
     # Other runs may have the same reports.
     only_runs = all(own.runs for own in selections)
     runs = [run.run_id for own in selections for run in own.runs] if only_runs else None
     every = [report for own in selections for report in own.reports]
     if not every:
-        return [sides.side_of(None, own.runs, []) for own in selections]
+        return [sides.side_of(None, own, []) for own, _ in chosen]
     with Session.open(
         store, every, runs, use=sides.VIEWS, step_range=step_range, window=window
     ) as session:
-        return [sides.side_of(session.con, own.runs, own.reports) for own in selections]
+        return [sides.side_of(session.con, *own) for own in chosen]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from perfpipe.analysis.batch.nodes import Timed
 from perfpipe.analysis.gate.history.changepoints import segments_of
 from perfpipe.analysis.gate.judging import change_of
+from perfpipe.analysis.gate.timed import comparable_runs
 from perfpipe.runrecord import RunRecord, TaskResult
 
 _ALPHA = 0.05
@@ -93,7 +94,7 @@ def points_of(runs: Iterable[RunRecord]) -> list[Point]:
     """
     return [
         point
-        for run in sorted(runs, key=lambda run: (run.started_at, run.run_id))
+        for run in comparable_runs(sorted(runs, key=lambda run: (run.started_at, run.run_id)))
         if not run.replayed
         for task in run.tasks
         if task.done and not task.variant and task.generation is None
