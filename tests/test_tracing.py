@@ -10,21 +10,29 @@ import pytest
 from conftest import Cli, Tiny
 
 from perfpipe.analysis.report import tracing
+from perfpipe.analysis.report.opening.steps import Gpu, ran_ahead
 from perfpipe.analysis.report.scope import Scope
+from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 
 STEP = 1_000_000
 
 
-def _traced(db: Tiny, lengths_ns: list[int], report: str = "t", device: int = 0) -> None:
-    """Add a timeline of steps: 100 us of work each, then the host is busy until the next."""
+def _traced(
+    db: Tiny,
+    lengths_ns: list[int],
+    report: str = "t",
+    device: int = 0,
+    work_ns: int = 100_000,
+) -> None:
+    """Add a timeline of steps: `work_ns` of work each, then the host is busy until the next."""
     db.add("reports", {"report_id": report, "kind": "nsys", "run_id": "x"})
     at = 0
     for n, length in enumerate(lengths_ns):
         db.add(
             "launches",
             {"report_id": report, "kind": "kernel", "name": "k", "device": device, "pid": 1, "tid": 1,
-             "call_id": n, "start_ns": at + 100, "end_ns": at + 100_100, "api_start_ns": at,
+             "call_id": n, "start_ns": at + 100, "end_ns": at + 100 + work_ns, "api_start_ns": at,
              "api_end_ns": at + 50},
         )  # fmt: skip
         db.add(
@@ -101,6 +109,24 @@ def test_times_of_something_else_are_not_compared(plain_ms: float) -> None:
     assert (found["lengthened_pct"], found["basis"]) == (None, None)
     assert found["why"] == "the time that the program reports is not a step time"
     assert _told(db) == []
+
+
+@pytest.mark.parametrize(("plain_ms", "ahead"), [(0.7, True), (0.75, False), (0.95, False)])
+def test_a_step_is_not_shorter_than_its_work(plain_ms: float, ahead: bool) -> None:
+    """A host that never waits for the GPU issues steps faster than the GPU executes them."""
+    db = Tiny()
+    _traced(db, [STEP] * 12, work_ns=800_000)
+    _run(db, median_ms=plain_ms, timing_method="observed")
+    found = _row(db)
+    assert (found["basis"] is None) is ahead
+    assert ("the host ran ahead of the GPU" in found["why"]) is ahead
+    _run(db, median_ms=plain_ms, timing_method="events", run_id="printed")
+    assert db.rows("SELECT basis FROM run_tracing WHERE run_id = 'printed'") == [("step",)]
+    # The first screen then gives the traced step.
+    unused: list[Any] = [None] * 7
+    gpu = Gpu("t", 0, "compute", 80, "steady", 12, 1e6, None, None, 12e6, 80, *unused)
+    task = TaskResult(0, "-", {}, times_ms=(plain_ms,), timing_method="observed")
+    assert ran_ahead(task, gpu) is ahead
 
 
 def _lasting(db: Tiny, ms: int) -> None:

@@ -148,6 +148,8 @@ def steps_of(scope: Scope) -> Part | None:
     )
     source = Source("timeline_bottleneck", (lead,))
     first = max(gpus, key=lambda gpu: gpu.step_ns or gpu.time_ns)
+    if task is not None and ran_ahead(task, first):
+        task = None
     said = INCOMPLETE if any(gpu.incomplete for gpu in gpus) else ""
     if hardly := _hardly_used(scope, lead, len(gpus)):
         return Part(Fact("", f"{said}{hardly}", source), reports=(lead,))
@@ -201,6 +203,14 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
             tuple(zip(categories, shares, strict=True)),
             Source("gpu_time_budget", (report_id,)),
         )
+
+
+def ran_ahead(task: TaskResult, gpu: Gpu) -> bool:
+    """Return whether observed steps are shorter than their GPU work, as in `run_tracing`."""
+    if task.timing_method != OBSERVED or task.median_ms is None or gpu.step_ns is None:
+        return False
+    least = 1 - thresholds()["agreement.differ_pct"] / 100
+    return task.median_ms * 1e6 < gpu.busy_pct / 100 * gpu.step_ns * least
 
 
 def _length(gpu: Gpu, task: TaskResult | None, parts: loops.Parts, mean: str) -> str:

@@ -75,6 +75,9 @@ measured AS (
         r.kind AS profiler,
         w.device,
         CASE WHEN s.timing_method = 'queued' THEN t.gpu_ns ELSE t.step_ns END / 1e6 AS traced_step_ms,
+        -- No step is shorter than its work: the host issued steps without waiting for the GPU.
+        s.timing_method = 'observed'
+            AND s.median_ms < t.gpu_ns / 1e6 * (1 - threshold('agreement.differ_pct') / 100) AS ran_ahead,
         CASE WHEN c.program_s >= s.wall_s THEN c.program_s END AS traced_wall_s,
         TRY_CAST(s.profiler_s->>r.kind AS DOUBLE) AS launch_wall_s
     FROM sources AS s
@@ -87,7 +90,8 @@ compared AS (
     SELECT
         *,
         traced_step_ms BETWEEN median_ms / threshold('agreement.traced_times')
-            AND median_ms * threshold('agreement.traced_times') AS alike,
+            AND median_ms * threshold('agreement.traced_times')
+            AND ran_ahead IS NOT TRUE AS alike,
         CASE WHEN alike THEN 100 * (traced_step_ms / nullif(median_ms, 0) - 1) END AS step_pct,
         100 * (coalesce(traced_wall_s, launch_wall_s) / nullif(wall_s, 0) - 1) AS wall_pct
     FROM measured
@@ -122,6 +126,7 @@ SELECT
             WHEN step_pct IS NOT NULL THEN NULL
             WHEN median_ms IS NULL THEN 'the program reports no iteration time'
             WHEN traced_step_ms IS NULL THEN 'the timeline has no steady steps'
+            WHEN ran_ahead THEN 'the host ran ahead of the GPU when perfpipe timed the steps'
             ELSE 'the time that the program reports is not a step time'
         END,
         CASE
