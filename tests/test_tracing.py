@@ -10,9 +10,7 @@ import pytest
 from conftest import Cli, Tiny
 
 from perfpipe.analysis.report import tracing
-from perfpipe.analysis.report.opening.steps import Gpu, ran_ahead
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 
 STEP = 1_000_000
@@ -73,7 +71,8 @@ def test_a_step_that_tracing_lengthens() -> None:
     assert found["lengthened_pct"] == pytest.approx(39)
     assert (found["basis"], found["traced_step_ms"], found["why"]) == ("step", 1.39, "")
     assert _told(db) == [
-        "Tracing lengthened a step by 39 % (1 ms untraced, 1.39 ms traced): idle shares are overstated"
+        "Tracing lengthened a step by 39 % (1 ms untraced, 1.39 ms traced): shares and bounds "
+        "refer to the untraced step"
     ]
 
 
@@ -122,11 +121,6 @@ def test_a_step_is_not_shorter_than_its_work(plain_ms: float, ahead: bool) -> No
     assert ("the host ran ahead of the GPU" in found["why"]) is ahead
     _run(db, median_ms=plain_ms, timing_method="events", run_id="printed")
     assert db.rows("SELECT basis FROM run_tracing WHERE run_id = 'printed'") == [("step",)]
-    # The first screen then gives the traced step.
-    unused: list[Any] = [None] * 7
-    gpu = Gpu("t", 0, "compute", 80, "steady", 12, 1e6, None, None, 12e6, 80, *unused)
-    task = TaskResult(0, "-", {}, times_ms=(plain_ms,), timing_method="observed")
-    assert ran_ahead(task, gpu) is ahead
 
 
 def _lasting(db: Tiny, ms: int) -> None:
@@ -203,3 +197,19 @@ def test_each_launch_has_its_wall_time(profilers: Path, cli: Cli, tmp_path: Path
     assert profiler == "nsys"
     assert float(launch) == pytest.approx(task.profiler_s["nsys"])
     assert float(traced) == pytest.approx(0.438)
+
+
+def test_shares_of_a_step_without_the_profiler() -> None:
+    """The work stays the same in a step that is shorter without the profiler."""
+    db = Tiny()
+    _traced(db, [STEP] * 12, work_ns=400_000)
+    _run(db, median_ms=0.8)
+    ((traced, plain, growth, traced_busy, busy, work, idle),) = db.rows(
+        "SELECT traced_ns, plain_ns, growth_pct, traced_busy_pct, busy_pct, work_scale, idle_scale "
+        "FROM step_times"
+    )
+    assert (traced, plain) == (STEP, 0.8e6)
+    assert growth == pytest.approx(100 * (STEP / 0.8e6 - 1))
+    assert busy == pytest.approx(traced_busy * STEP / 0.8e6)
+    assert work == pytest.approx(busy / traced_busy)
+    assert idle == pytest.approx((100 - busy) / (100 - traced_busy))

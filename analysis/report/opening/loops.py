@@ -7,7 +7,7 @@ from typing import NamedTuple
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import quote, same
-from perfpipe.units import counted, format_ns
+from perfpipe.units import counted
 
 #: Views that are read here.
 VIEWS = ("loops",)
@@ -45,10 +45,11 @@ _PARTS = """
 
 
 class Parts(NamedTuple):
-    """The unit of a step, and sentences on its inner iterations and its layers."""
+    """The unit of a step, its inner iterations with their median time, and its layers."""
 
     unit: str = "step"
     inner: str = ""
+    inner_ns: float | None = None
     layers: str = ""
 
 
@@ -65,7 +66,7 @@ def parts_of(scope: Scope, report_id: str, device: int | None, process_id: int |
         found = found._replace(unit=unit)
         if role == "inner":
             times = f"{counted(round(usual), own)}{_span(fewest, usual, most)}"
-            found = found._replace(inner=f"{times} of {format_ns(median_ns)}")
+            found = found._replace(inner=times, inner_ns=median_ns)
         elif role == "layer":
             each = (
                 f"{counted(round(launches), 'launch')} repeat {round(usual):,} times in each {unit}"

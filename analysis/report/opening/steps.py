@@ -69,6 +69,7 @@ class Gpu(NamedTuple):
     idle_pct: float | None
     process_id: int | None
     work_scale: float
+    plain_ns: float | None
 
 
 def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
@@ -79,7 +80,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
                 b.report_id, b.device,
                 coalesce(any_value(t.busy_pct), sum(b.share_pct ORDER BY b.category)) AS busy_pct,
                 any_value(t.work_scale) AS work, any_value(t.communication_scale) AS waits,
-                any_value(t.idle_scale) AS idles
+                any_value(t.idle_scale) AS idles, any_value(t.plain_ns) AS plain_ns
             FROM gpu_time_budget AS b
             LEFT JOIN step_times AS t USING (report_id, device)
             WHERE b.category IN ('compute', 'communication', 'transfer')
@@ -90,7 +91,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
             w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
             w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false),
             idle.category, idle.share_pct * coalesce(idles, 1),
-            w.process_id, coalesce(work, 1)
+            w.process_id, coalesce(work, 1), plain_ns
         FROM (
             -- Shares are in order, largest first.
             SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
@@ -148,7 +149,8 @@ def steps_of(scope: Scope) -> Part | None:
     )
     source = Source("timeline_bottleneck", (lead,))
     first = max(gpus, key=lambda gpu: gpu.step_ns or gpu.time_ns)
-    if task is not None and ran_ahead(task, first):
+    if first.step_ns and not first.plain_ns:
+        # What the program prints, or what was observed, is not the time of a step.
         task = None
     said = INCOMPLETE if any(gpu.incomplete for gpu in gpus) else ""
     if hardly := _hardly_used(scope, lead, len(gpus)):
@@ -159,7 +161,7 @@ def steps_of(scope: Scope) -> Part | None:
     parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     mean, share = _shares(scope, first, parts.unit)
     busy = _busy(gpus, share, _kinds(scope, first))
-    fact = Fact("", f"{said}{_length(first, task, parts, mean)}{busy}", source)
+    fact = Fact("", f"{said}{_length(first, parts, mean)}{busy}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, source)), reports=(lead,))
 
 
@@ -205,20 +207,14 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
         )
 
 
-def ran_ahead(task: TaskResult, gpu: Gpu) -> bool:
-    """Return whether observed steps are shorter than their GPU work, as in `run_tracing`."""
-    if task.timing_method != OBSERVED or task.median_ms is None or gpu.step_ns is None:
-        return False
-    least = 1 - thresholds()["agreement.differ_pct"] / 100
-    return task.median_ms * 1e6 < gpu.busy_pct / 100 * gpu.step_ns * least
-
-
-def _length(gpu: Gpu, task: TaskResult | None, parts: loops.Parts, mean: str) -> str:
+def _length(gpu: Gpu, parts: loops.Parts, mean: str) -> str:
     if gpu.step_ns is None:
         return f"The analyzed window lasts {format_ns(gpu.time_ns)}"
-    ms = task.median_ms if task is not None else None
-    inner = f": {parts.inner}" if parts.inner and not ms else ""
-    return f"A {parts.unit} takes {format_ns(ms * 1e6 if ms else gpu.step_ns)}{mean}{inner}"
+    length = gpu.plain_ns or gpu.step_ns
+    inner = ""
+    if parts.inner and parts.inner_ns:
+        inner = f": {parts.inner} of {format_ns(parts.inner_ns * length / gpu.step_ns)}"
+    return f"A {parts.unit} takes {format_ns(length)}{mean}{inner}"
 
 
 def _kinds(scope: Scope, gpu: Gpu) -> str:
@@ -268,7 +264,7 @@ def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
     ((typical,),) = rows_of(scope.con, sql)
     typical = min(100.0, typical * gpu.work_scale)
     return (
-        f" (median; {format_ns(mean_ns)} on average)",
+        f" (median; {format_ns(mean_ns * (gpu.plain_ns or gpu.step_ns) / gpu.step_ns)} on average)",
         f"{typical:.0f} % of a median {unit} and {of_all} of all steady "
         f"{'batches' if unit == 'batch' else f'{unit}s'}",
     )
