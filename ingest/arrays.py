@@ -74,10 +74,10 @@ def time_order(start: Ints, *ties: npt.NDArray[Any]) -> Ints:
 
 def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
     """Yield each occurring code (0 or more) and its indices, in order."""
-    present = _present(codes)
-    if len(present) <= _FEW:
+    there = present(codes)
+    if len(there) <= _FEW:
         # Comparing is faster than sorting, and uses less memory.
-        for code in present:
+        for code in there:
             yield int(code), np.flatnonzero(codes == code)
         return
     order = np.argsort(codes, kind="stable")
@@ -86,22 +86,17 @@ def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
         yield int(codes[members[0]]), members
 
 
-def distinct(codes: npt.NDArray[np.integer]) -> int:
-    """Return the number of distinct codes (0 or more)."""
-    return len(_present(codes))
-
-
 def numbered(codes: npt.NDArray[np.integer]) -> tuple[Ints, Codes]:
     """Return the occurring codes (0 or more) in order, and the index of each of `codes` in them."""
-    present = _present(codes)
+    there = present(codes)
     if int(codes.max(initial=0)) > _SPARSE * max(len(codes), _FEW):
-        return present, np.searchsorted(present, codes).astype(np.int32)
+        return there, np.searchsorted(there, codes).astype(np.int32)
     place = np.zeros(int(codes.max(initial=0)) + 1, np.int32)
-    place[present] = np.arange(len(present), dtype=np.int32)
-    return present, place[codes]
+    place[there] = np.arange(len(there), dtype=np.int32)
+    return there, place[codes]
 
 
-def _present(codes: npt.NDArray[np.integer]) -> Ints:
+def present(codes: npt.NDArray[np.integer]) -> Ints:
     """Return the occurring codes in order; counting is faster, but takes memory per code."""
     if int(codes.max(initial=0)) > _SPARSE * max(len(codes), _FEW):
         return np.unique(codes).astype(np.int64)
@@ -123,6 +118,10 @@ class Vocabulary:
     def values(self) -> list[Any]:
         """The values by number."""
         return list(self._numbers)
+
+    def number(self, value: Any) -> int | None:
+        """Return the number of a value; None if it does not occur."""
+        return self._numbers.get(value)
 
     def codes(self, values: pa.Array) -> Codes:
         """Return the number of each value, NONE for NULL."""

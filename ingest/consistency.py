@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.arrays import NONE, Codes, Ints, groups
+from perfpipe.ingest.columns import slices
 
 #: Shorter overlaps with the next operation of a stream are possible, ns: programmatic dependent
 #: launch and the resolution of timestamps cause up to 31 us in measured captures.
@@ -33,37 +35,68 @@ def overruns(stream: Codes, launch: Ints, start: Ints, end: Ints) -> tuple[Ints,
     Streams are skipped in which even more operations overlap as long without such a contradiction:
     in merged traces, one number stands for several streams.
     """
-    nothing = np.array([], np.int64)
-    rows = np.flatnonzero(stream != NONE)
-    if not len(rows):
-        return nothing, nothing
-    rows = rows[np.argsort(stream[rows], kind="stable")]
-    stream, launch, start, end = stream[rows], launch[rows], start[rows], end[rows]
-    changes = np.flatnonzero((np.diff(stream) != 0) | (np.diff(launch) != 0)) + 1
-    borders = np.concatenate([[0], changes, [len(rows)]])
-    following = np.repeat(borders[1:], np.diff(borders))
-    before = np.flatnonzero(following < len(rows))
-    before = before[stream[following[before]] == stream[before]]
-    late = before[(end[before] != NONE) & (end[before] - start[following[before]] >= LONG_NS)]
-    wrong = np.concatenate(
-        [
-            nothing,
-            *(_contradicted(late[own], stream, end, following) for _, own in groups(stream[late])),
-        ]
-    )
-    order = np.argsort(rows[wrong])
-    return rows[wrong][order], start[following[wrong]][order]
+    wrong: dict[int, list[Ints]] = {}
+    late: Counter[int] = Counter()
+    later: dict[int, _Later] = {}
+    for some in slices(len(stream), backward=True):
+        chosen = np.flatnonzero(stream[some] != NONE)
+        for code, members in groups(stream[some][chosen]):
+            rows = some.start + chosen[members]
+            behind = later.get(code, _NOTHING)
+            overlapping, found, later[code] = _look(launch[rows], start[rows], end[rows], behind)
+            late[code] += overlapping
+            wrong.setdefault(code, []).append(np.stack([rows, found])[:, found != NONE])
+    kept = [np.zeros((2, 0), np.int64)]
+    for code, parts in wrong.items():
+        if 2 * sum(part.shape[1] for part in parts) >= late[code]:
+            kept += parts
+    rows, limits = np.concatenate(kept, axis=1)
+    order = np.argsort(rows)
+    return rows[order], limits[order]
 
 
-def _contradicted(late: Ints, stream: Codes, end: Ints, following: Ints) -> Ints:
-    """Return those of the late operations of a stream that end after later operations."""
-    first, last = (
-        np.searchsorted(stream, stream[late[0]], side=side) for side in ("left", "right")
-    )
-    known = np.where(end[first:last] == NONE, np.iinfo(np.int64).max, end[first:last])
+class _Later(NamedTuple):
+    """What follows in a stream: the next launch, and all launches after it.
+
+    `starts` has the starts of both, and `ends` the earliest known ends, else the largest integer.
+    """
+
+    launch: int
+    starts: tuple[int, int]
+    ends: tuple[int, int]
+
+
+_NEVER = np.iinfo(np.int64).max
+_NOTHING = _Later(NONE, (_NEVER, _NEVER), (_NEVER, _NEVER))
+
+
+def _look(launch: Ints, start: Ints, end: Ints, later: _Later) -> tuple[int, Ints, _Later]:
+    """Look at operations of a stream before later ones.
+
+    Returns how many overlap with the next launch for long, when the next launch began for those
+    that cannot end so late, else NONE, and what now follows.
+    """
+    # Two more operations stand for the later ones.
+    other = later.launch ^ 1
+    launch = np.concatenate([launch, [later.launch, other]])
+    start = np.concatenate([start, later.starts])
+    known = np.concatenate([np.where(end == NONE, _NEVER, end), later.ends])
+    borders = np.flatnonzero(np.diff(launch)) + 1
+    following = np.repeat(borders, np.diff(np.append(0, borders)))[: len(end)]
     earliest = np.minimum.accumulate(known[::-1])[::-1]
-    found: Ints = late[earliest[following[late] - first] < end[late]]
-    return found if 2 * len(found) >= len(late) else found[:0]
+    # Nothing overlaps with what never starts.
+    late = (end != NONE) & (end - start[following] >= LONG_NS)
+    found = np.where(late & (earliest[following] < end), start[following], NONE)
+    first = borders[0]
+    return (
+        int(np.count_nonzero(late)),
+        found,
+        _Later(
+            int(launch[0]),
+            (int(start[0]), int(start[first])),
+            (int(known[:first].min()), int(earliest[first])),
+        ),
+    )
 
 
 def open_at(times: Ints, begins: Ints, ends: Ints) -> npt.NDArray[np.bool_]:

@@ -5,28 +5,13 @@ All take O(n log n) steps, for any order of queries and any length of runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.arrays import NONE, Codes, Ints
-
-#: Lookups processed at once, to limit memory.
-_AT_A_TIME = 1_000_000
-
-
-def in_parts(rows: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Yield a few rows at a time."""
-    for some in slices(len(rows)):
-        yield rows[some]
-
-
-def slices(count: int) -> Iterator[slice]:
-    """Yield slices of a few rows that cover a sequence of this length."""
-    for first in range(0, count, _AT_A_TIME):
-        yield slice(first, min(first + _AT_A_TIME, count))
+from perfpipe.ingest.columns import in_parts, slices
 
 
 def over_runs(
@@ -47,21 +32,6 @@ def over_runs(
             rows = some.start + np.flatnonzero(size[some] == k)
             found[rows] = pick(picked[first[rows]], picked[last[rows] - width])
         picked, width = pick(picked[:-width], picked[width:]), 2 * width
-    return found
-
-
-def place_over_runs(pick: np.ufunc, values: Ints, first: Codes, last: Codes) -> Codes:
-    """Return the index of the smallest (np.minimum) or largest of values[first:last], else 0.
-
-    Indices take half the memory of values.
-    """
-    order = np.argsort(values, kind="stable").astype(np.int32)
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    found = over_runs(pick, rank, first, last)
-    if len(order):
-        for some in slices(len(found)):
-            found[some] = np.where(last[some] > first[some], order[found[some]], 0)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from perfpipe.ingest.columns import release
 from perfpipe.model import tables
 
 
@@ -23,12 +25,18 @@ def read_columns(path: Path, columns: list[str]) -> pa.Table:
     return pq.read_table(path, columns=columns, read_dictionary=texts).unify_dictionaries()
 
 
-def read_rows(path: Path, columns: list[str], rows: npt.NDArray[np.bool_]) -> pa.Table:
-    """Read some rows of a table by row group; the whole table would take twice the memory."""
-    parts, first = [], 0
+def row_groups(
+    path: Path, columns: list[str], among: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[slice, pa.Table]]:
+    """Yield some columns of a table by row group, each with the numbers of its rows.
+
+    If `among` marks rows, row groups without such rows are skipped.
+    """
+    first = 0
     with pq.ParquetFile(path, read_dictionary=texts_of(path)) as file:
         for group in range(file.num_row_groups):
-            part = file.read_row_group(group, columns=columns)
-            parts.append(part.filter(pa.array(rows[first : first + part.num_rows])))
-            first += part.num_rows
-    return pa.concat_tables(parts).unify_dictionaries() if parts else read_columns(path, columns)
+            some = slice(first, first + file.metadata.row_group(group).num_rows)
+            if among is None or among[some].any():
+                yield some, file.read_row_group(group, columns=columns)
+                release()
+            first = some.stop

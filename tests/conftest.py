@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 import duckdb
 import pytest
@@ -24,6 +25,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import _table, finding_files
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import SQL_TYPES, create_table
+from perfpipe.ingest import columns
 from perfpipe.ingest.reading import ingest
 from perfpipe.model import tables
 from perfpipe.pipelines import tools
@@ -54,6 +56,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shared = (base.parent if base.name.startswith("popen-") else base) / "shared"
     shared.mkdir(exist_ok=True)
     return shared
+
+
+@pytest.fixture(scope="module", params=[7, 1 << 18])
+def few_rows(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let columns be used a few rows at a time, and as usual."""
+    with patch.object(columns, "_AT_A_TIME", request.param):
+        yield
 
 
 def lacking(what: str) -> NoReturn:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from conftest import Opened, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfpipe.ingest.arrays import NONE, STILL_OPEN
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.nsys.attribution import Projection, attribute
 from perfpipe.ingest.nsys.launches import Calls
 from perfpipe.ingest.nsys.ranges import PUSH_POP, START_END, Ranges
+
+pytestmark = pytest.mark.usefixtures("few_rows")
 
 #: Each has dozens of ranges and calls, and takes as many ms.
 EXAMPLES = 40
@@ -73,10 +75,12 @@ def _launching(calls: list[Call], tid: int = 1) -> Calls:
     start, end, gpu_start, gpu_end = (
         np.array([call[i] for call in calls], np.int64) for i in range(4)
     )
-    text = pa.array(["cudaLaunchKernel"] * len(calls)).dictionary_encode()
+    name = np.zeros(len(calls), np.int32)
     same = np.ones(len(calls), np.int64)
     time = gpu_end - gpu_start
-    return Calls(same, same * tid, start, end, text, text, gpu_start, gpu_end, time)
+    return Calls(
+        same, same * tid, start, end, name, name, ["cudaLaunchKernel"], gpu_start, gpu_end, time
+    )
 
 
 def _within(call: Call, span: tuple[int, int]) -> bool:
@@ -88,7 +92,7 @@ def _within(call: Call, span: tuple[int, int]) -> bool:
 def test_the_innermost_range_holds_the_call(
     spans: list[tuple[int, int]], calls: list[Call]
 ) -> None:
-    found = attribute(_launching(calls), _ranges(spans))
+    found = attribute(_launching(calls), _ranges(spans), Columns())
     assert not found.borrowed.any()
     for call, index in zip(calls, found.innermost.tolist(), strict=True):
         holding = [i for i, span in enumerate(spans) if _within(call, span)]
@@ -107,7 +111,7 @@ def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
     spans: list[tuple[int, int]], calls: list[Call], style: int
 ) -> None:
     ranges = _ranges(spans, style=style)
-    columns = Projection(_launching(calls), ranges).columns(slice(0, len(spans)))
+    columns = Projection(_launching(calls), ranges, Columns()).columns(slice(0, len(spans)))
     names = ("first_call", "calls", "gpu_start_ns", "gpu_end_ns", "gpu_time_ns")
     rows = [columns[c].to_pylist() for c in names]
     for span, first, count, start, end, time in zip(spans, *rows, strict=True):
@@ -142,7 +146,7 @@ def test_threads_in_turn_have_their_own_runs(threads: list[Thread]) -> None:
     calls = parts[0]
     for name in ("pid", "tid", "start", "end", "gpu_start", "gpu_end", "gpu_time"):
         setattr(calls, name, np.concatenate([getattr(part, name) for part in parts]))
-    columns = Projection(calls, ranges).columns(slice(0, len(rows)))
+    columns = Projection(calls, ranges, Columns()).columns(slice(0, len(rows)))
     names = ("calls", "gpu_start_ns", "gpu_end_ns", "gpu_time_ns")
     found = zip(*(columns[name].to_pylist() for name in names), strict=True)
     for (start, end, tid), row in zip(rows, found, strict=True):
@@ -178,7 +182,7 @@ def test_overlapping_ranges_hold_what_lies_within(
         assert ranges.enclosing[index] == around
         assert ranges.level[index] == (0 if around == NONE else ranges.level[around] + 1)
     for call, index in zip(
-        calls, attribute(_launching(calls), ranges).innermost.tolist(), strict=True
+        calls, attribute(_launching(calls), ranges, Columns()).innermost.tolist(), strict=True
     ):
         holding = [i for i, span in enumerate(spans) if _within(call, span)]
         assert index == max(holding, default=NONE)
@@ -186,7 +190,9 @@ def test_overlapping_ranges_hold_what_lies_within(
 
 def test_autograd_launches_in_the_range_that_the_main_thread_is_in() -> None:
     ranges = _ranges([(0, 100), (10, 50)])
-    found = attribute(_launching([(5, 6, 0, 1), (20, 60, 0, 1), (200, 201, 0, 1)], tid=7), ranges)
+    found = attribute(
+        _launching([(5, 6, 0, 1), (20, 60, 0, 1), (200, 201, 0, 1)], tid=7), ranges, Columns()
+    )
     # It need not end within: the main thread only waits for it.
     assert found.innermost.tolist() == [0, 1, NONE]
     assert found.borrowed.tolist() == [True, True, False]
@@ -194,7 +200,7 @@ def test_autograd_launches_in_the_range_that_the_main_thread_is_in() -> None:
 
 def test_start_end_ranges_hold_what_no_push_pop_range_does() -> None:
     ranges = _ranges([(0, 100), (10, 50), (20, 30)], style=START_END)
-    found = attribute(_launching([(5, 6, 0, 1), (22, 23, 0, 1), (40, 60, 0, 1)]), ranges)
+    found = attribute(_launching([(5, 6, 0, 1), (22, 23, 0, 1), (40, 60, 0, 1)]), ranges, Columns())
     assert found.innermost.tolist() == [0, 2, 0]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.ingest.arrays import NONE
 from perfpipe.ingest.consistency import LONG_NS, open_at, overruns, unstamped
+
+pytestmark = pytest.mark.usefixtures("few_rows")
 
 Op = tuple[int, int, int, int]
 

@@ -17,7 +17,8 @@ import zstandard
 
 from perfpipe.errors import InputError, StoreError
 from perfpipe.ingest import compressed, inputs
-from perfpipe.ingest.arrays import STILL_OPEN, distinct, groups
+from perfpipe.ingest.arrays import STILL_OPEN, groups, present
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.ncu.names import nvtx_path_from_csv, plain_message
 from perfpipe.ingest.ncu.wire import varint
 from perfpipe.ingest.nsys.ranges import START_END, Ranges, nesting
@@ -92,7 +93,7 @@ def test_ranges_nested_deeply_or_all_over_one_another() -> None:
     count = 100_000
     start = np.arange(count)
     nested = np.ones(count, bool)
-    depth, parent = nesting(start, 2 * count - start, np.zeros(count, np.int32), nested)
+    depth, parent = nesting(start, 2 * count - start, np.zeros(count, np.int32), nested, Columns())
     assert (depth == start).all()
     assert (parent == start - 1).all()
     one, none = np.zeros(count, np.int32), np.full(count, -1, np.int32)
@@ -113,4 +114,4 @@ def test_groups_of_any_codes() -> None:
     assert [(code, rows.tolist()) for code, rows in groups(codes)] == [
         (3, [1]), (7, [3]), (2**40, [0, 2]),
     ]  # fmt: skip
-    assert distinct(codes) == 3
+    assert len(present(codes)) == 3

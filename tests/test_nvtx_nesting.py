@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.nsys.ranges import nesting
+
+pytestmark = pytest.mark.usefixtures("few_rows")
 
 Range = tuple[int, int, int]  # start, end, thread
 
@@ -45,7 +49,9 @@ def _stack(ranges: list[Range]) -> list[tuple[int, int | None]]:
 
 def _nesting(ranges: list[Range], nested: list[bool]) -> list[tuple[int | None, int | None]]:
     columns = np.array(ranges, np.int64).reshape(-1, 3)
-    depth, parent = nesting(columns[:, 0], columns[:, 1], columns[:, 2], np.array(nested, bool))
+    depth, parent = nesting(
+        columns[:, 0], columns[:, 1], columns[:, 2], np.array(nested, bool), Columns()
+    )
     # -1 stands for none.
     known = ([None if n < 0 else n for n in column.tolist()] for column in (depth, parent))
     return list(zip(*known, strict=True))

@@ -2,11 +2,12 @@
 
 Calls of one thread, ordered by start, also end in that order, so a range contains consecutive
 calls.  Two binary searches find them, and their extremes give the projection of the range on the
-GPU.
+GPU.  Ranges and calls are searched period by period; ranges that are still open stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,22 +15,30 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfpipe.ingest.arrays import NONE, Codes, Ints, nullable
+from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, nullable
+from perfpipe.ingest.columns import Columns, slices
 from perfpipe.ingest.nsys.launches import Calls
 from perfpipe.ingest.nsys.ranges import Ranges
-from perfpipe.ingest.sequences import in_parts, latest_reaching, place_over_runs, slices
+from perfpipe.ingest.sequences import latest_reaching, over_runs
 
-_NO_START = np.iinfo(np.int64).max
+_LIMITS = np.iinfo(np.int64)
+
+#: Process and thread id.
+_Thread = tuple[int, int]
 
 
 @dataclass
-class _Thread:
-    """The calls of one thread: `first` is the call_id of the earliest."""
+class _Period:
+    """Calls of a thread, first <= call_id < last, and ranges of the thread that may contain them.
+
+    `main` has ranges of the main thread of the process, `until` is the end of earlier calls, ns.
+    """
 
     first: int
-    start: Ints
-    end: Ints
-    reach: Ints  # latest end so far
+    last: int
+    own: Ints
+    main: Ints
+    until: int
 
 
 @dataclass
@@ -40,29 +49,25 @@ class Attribution:
     borrowed: npt.NDArray[np.bool_]
 
 
-def attribute(calls: Calls, ranges: Ranges) -> Attribution:
+def attribute(calls: Calls, ranges: Ranges, columns: Columns) -> Attribution:
     """Find the innermost range of each call.
 
     A range contains a call of its own thread that begins and ends within it.  A call outside of any
     range on a thread other than the main thread (as autograd launches the backward pass) gets the
     range that the main thread was in when the call began.
     """
-    innermost = np.full(len(calls.pid), NONE, np.int32)
-    borrowed = np.zeros(len(calls.pid), bool)
-    threads = _threads(calls)
-    alone: dict[int, list[Ints]] = {}
-    for (pid, tid), thread in threads.items():
-        rows = slice(thread.first, thread.first + len(thread.start))
-        innermost[rows] = _around(ranges, (pid, tid), thread.start, thread.end)
-        if tid != pid:
-            left = thread.first + np.flatnonzero(innermost[rows] == NONE)
-            alone.setdefault(pid, []).append(left)
-    for pid, parts in alone.items():
-        # One process at a time: its main thread may have millions of ranges.
-        left = np.concatenate(parts)
-        begun = calls.start[left]
-        innermost[left] = _around(ranges, (pid, pid), begun, begun)
-        borrowed[left] = innermost[left] != NONE
+    innermost = columns.new(len(calls), np.int32, NONE)
+    borrowed = columns.new(len(calls), bool)
+    for period in _periods(calls, ranges):
+        some = slice(period.first, period.last)
+        start = calls.start[some]
+        found = _around(ranges, period.own, start, calls.end[some])
+        if period.main is not period.own:
+            left = np.flatnonzero(found == NONE)
+            begun = start[left]
+            found[left] = _around(ranges, period.main, begun, begun)
+            borrowed[some.start + left] = found[left] != NONE
+        innermost[some] = found
     return Attribution(innermost, borrowed)
 
 
@@ -86,76 +91,100 @@ def launch_columns(
 class Projection:
     """The launches of ranges: consecutive calls, and their span on the GPU."""
 
-    def __init__(self, calls: Calls, ranges: Ranges) -> None:
-        self._calls = calls
+    def __init__(self, calls: Calls, ranges: Ranges, columns: Columns) -> None:
         self._on_one_thread = ranges.on_one_thread
-        # One more element than calls: a run may end after the last call.
-        self._time = np.append(0, np.cumsum(calls.gpu_time))
-        launching = calls.gpu_start != _NO_START
-        self._before = np.append(np.int32(0), np.cumsum(launching, dtype=np.int32))
-        self._first = np.zeros(len(ranges), np.int32)
-        self._last = np.zeros(len(ranges), np.int32)
-        for key, thread in _threads(calls).items():
-            for part in in_parts(ranges.of_thread(key)):
-                runs = _runs(thread, ranges.start[part], ranges.end[part])
-                self._first[part], self._last[part] = runs
-        # Calls instead of times, which would take twice the memory.
-        self._start = place_over_runs(np.minimum, calls.gpu_start, self._first, self._last)
-        self._end = place_over_runs(np.maximum, calls.gpu_end, self._first, self._last)
-        self._children = np.zeros(len(ranges), np.int32)
-        for rows in slices(len(ranges)):
+        count = len(ranges)
+        codes = (columns.new(count, np.int32) for _ in range(4))
+        self._first, self._calls, self._gpu_calls, self._children = codes
+        self._start = columns.new(count, np.int64, _LIMITS.max)
+        self._end = columns.new(count, np.int64, _LIMITS.min)
+        self._time = columns.new(count, np.int64)
+        for period in _periods(calls, ranges):
+            self._add(calls, ranges, period)
+        for rows in slices(count):
             around = ranges.enclosing[rows]
-            inside = around[(around != NONE) & (self._gpu_calls(rows) > 0)]
+            inside = around[(around != NONE) & (self._gpu_calls[rows] > 0)]
             np.add.at(self._children, inside, np.int32(1))
 
-    def _gpu_calls(self, rows: slice) -> Codes:
-        return self._before[self._last[rows]] - self._before[self._first[rows]]
+    def _add(self, calls: Calls, ranges: Ranges, period: _Period) -> None:
+        """Add the calls of a period to the ranges that contain them."""
+        some = slice(period.first, period.last)
+        reach = np.maximum.accumulate(np.maximum(calls.end[some], period.until))
+        begins = np.searchsorted(calls.start[some], ranges.start[period.own], side="left")
+        ends = np.searchsorted(reach, ranges.end[period.own], side="right")
+        holding = begins < ends
+        own = period.own[holding]
+        first, last = (place[holding].astype(np.int32) for place in (begins, ends))
+        empty = self._calls[own] == 0
+        self._first[own[empty]] = period.first + first[empty]
+        self._calls[own] += last - first
+        # One more element than calls: a run may end after the last call.
+        launching = calls.gpu_start[some] != _LIMITS.max
+        before = np.append(np.int32(0), np.cumsum(launching, dtype=np.int32))
+        self._gpu_calls[own] += before[last] - before[first]
+        time = np.append(0, np.cumsum(calls.gpu_time[some]))
+        self._time[own] += time[last] - time[first]
+        earliest = over_runs(np.minimum, calls.gpu_start[some], first, last)
+        self._start[own] = np.minimum(self._start[own], earliest)
+        latest = over_runs(np.maximum, calls.gpu_end[some], first, last)
+        self._end[own] = np.maximum(self._end[own], latest)
 
     def columns(self, rows: slice) -> dict[str, pa.Array]:
         """Return the columns of nsys_nvtx_ranges about launched work, for some rows."""
-        first, last = self._first[rows], self._last[rows]
-        gpu_calls = self._gpu_calls(rows)
+        calls, gpu_calls = self._calls[rows], self._gpu_calls[rows]
         unknown, idle = ~self._on_one_thread[rows], gpu_calls == 0
         return {
             "children": pa.array(self._children[rows]),
-            "first_call": pa.array(first, mask=last <= first),
-            "calls": pa.array(last - first, mask=unknown),
+            "first_call": pa.array(self._first[rows], mask=calls == 0),
+            "calls": pa.array(calls, mask=unknown),
             "gpu_calls": pa.array(gpu_calls, mask=unknown),
-            "gpu_start_ns": _times(self._calls.gpu_start, self._start[rows], idle),
-            "gpu_end_ns": _times(self._calls.gpu_end, self._end[rows], idle),
-            "gpu_time_ns": pa.array(self._time[last] - self._time[first], mask=idle),
+            "gpu_start_ns": pa.array(self._start[rows], mask=idle),
+            "gpu_end_ns": pa.array(self._end[rows], mask=idle),
+            "gpu_time_ns": pa.array(self._time[rows], mask=idle),
         }
 
 
-def _times(values: Ints, place: Codes, missing: npt.NDArray[np.bool_]) -> pa.Array:
-    return pa.array(values).take(pa.array(place, mask=missing))
+def _periods(calls: Calls, ranges: Ranges) -> Iterator[_Period]:
+    """Yield all calls, those of a thread in order."""
+    left = {thread: (first, last, _LIMITS.min) for thread, first, last in _threads(calls)}
+    codes = {thread: code for code, thread in enumerate(ranges.threads)}
+    nothing = np.zeros(0, np.int64)
+    opened = nothing
+    for some in slices(len(ranges)):
+        begun = some.start + np.flatnonzero(ranges.on_one_thread[some])
+        rows = np.concatenate([opened, begun])
+        until = ranges.start[some.stop] if some.stop < len(ranges) else _LIMITS.max
+        of = {code: rows[own] for code, own in groups(ranges.thread[rows])}
+        for (pid, tid), (first, last, reach) in left.items():
+            own = of.get(codes.get((pid, tid), NONE), nothing)
+            main = own if pid == tid else of.get(codes.get((pid, pid), NONE), nothing)
+            later = first + int(np.searchsorted(calls.start[first:last], until))
+            for part in slices(later - first):
+                begin, end = first + part.start, first + part.stop
+                yield _Period(begin, end, own, main, reach)
+                reach = max(reach, int(calls.end[begin:end].max()))
+            left[pid, tid] = (later, last, reach)
+        opened = rows[ranges.end[rows] >= until]
 
 
-def _threads(calls: Calls) -> dict[tuple[int, int], _Thread]:
-    changes = np.flatnonzero((np.diff(calls.pid) != 0) | (np.diff(calls.tid) != 0)) + 1
-    borders = [0, *changes.tolist(), len(calls.pid)]
-    found = {}
-    for first, last in pairwise(borders):
+def _threads(calls: Calls) -> Iterator[tuple[_Thread, int, int]]:
+    """Yield each thread with its calls, first <= call_id < last."""
+    borders = [0]
+    for some in slices(len(calls)):
+        begin = max(some.start - 1, 0)
+        pid, tid = calls.pid[begin : some.stop], calls.tid[begin : some.stop]
+        changes = np.flatnonzero((np.diff(pid) != 0) | (np.diff(tid) != 0))
+        borders += (begin + 1 + changes).tolist()
+    for first, last in pairwise([*borders, len(calls)]):
         if last > first:
-            start, end = calls.start[first:last], calls.end[first:last]
-            key = (int(calls.pid[first]), int(calls.tid[first]))
-            found[key] = _Thread(first, start, end, np.maximum.accumulate(end))
-    return found
+            yield (int(calls.pid[first]), int(calls.tid[first])), first, last
 
 
-def _runs(thread: _Thread, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Return the run of calls within each range: first call_id, and last call_id + 1."""
-    first = np.searchsorted(thread.start, start, side="left")
-    last = np.searchsorted(thread.reach, end, side="right")
-    return first + thread.first, np.maximum(first, last) + thread.first
-
-
-def _around(ranges: Ranges, thread: tuple[int, int], start: Ints, end: Ints) -> Codes:
-    """Return the innermost range of a thread around each interval, or NONE.
+def _around(ranges: Ranges, own: Ints, start: Ints, end: Ints) -> Codes:
+    """Return the innermost of some ranges around each interval, or NONE.
 
     It is the last started range that does not end before the interval ends.
     """
-    own = ranges.of_thread(thread)
     at = np.searchsorted(ranges.start[own], start, side="right") - 1
     found = latest_reaching(ranges.end[own], at, end)
     return np.where(found == NONE, NONE, own[found]) if len(own) else found

@@ -7,72 +7,86 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, ints, nullable
+from perfpipe.ingest.arrays import NONE, Codes, Ints, Vocabulary, groups, ints, nullable
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import Columns, slices
 from perfpipe.ingest.consistency import LONG_NS, overruns
+from perfpipe.ingest.nsys.operations import TABLES, Operations
 
 #: What identifies a stream, and an operation in its table.
 _STREAM = ("pid", "device", "context", "stream")
 _KEY = ("device", "stream", "correlation_id", "start_ns", "end_ns")
 
 
-def correct_ends(
-    builder: ReportBuilder, column: Mapping[str, pa.Array], table: Mapping[int, str]
-) -> pa.Array:
-    """Return the ends of operations, and correct them in their tables; operations are in order.
+def correct_ends(builder: ReportBuilder, operations: Operations, columns: Columns) -> None:
+    """Correct ends of operations, also in their tables.
 
     An impossible end becomes what the usual duration of the kernel makes it, and at most the start
-    of the next operation of the stream.  `table` has the table of each kind of operation.
+    of the next operation of the stream.
     """
-    start, end = (ints(column[name], missing=NONE) for name in ("start_ns", "end_ns"))
     # Few captures have operations that are long enough.
-    if not (end - start >= LONG_NS).any():
-        return column["end_ns"]
-    rows, limits = overruns(_streams(column), ints(column["correlation_id"]), start, end)
+    if not any((_lasting(operations, some) >= LONG_NS).any() for some in slices(len(operations))):
+        return
+    start, end = (columns.new(len(operations), np.int64) for _ in range(2))
+    for some in slices(len(operations)):
+        start[some], end[some] = (operations.known(c, some) for c in ("start_ns", "end_ns"))
+    numbers = operations.numbers
+    rows, limits = overruns(_streams(operations, columns), numbers["correlation_id"], start, end)
     if not len(rows):
-        return column["end_ns"]
-    right = end.copy()
-    right[rows] = np.minimum(limits, start[rows] + _usual(column["demangled"], rows, end - start))
-    key = zip(*(ints(column[name], missing=NONE)[rows].tolist() for name in _KEY), strict=True)
-    changes = dict(zip(key, right[rows].tolist(), strict=True))
-    for name in sorted({table[kind] for kind in ints(column["kind"])[rows].tolist()}):
+        return
+    key = zip(*(operations.known(name, rows).tolist() for name in _KEY), strict=True)
+    right = np.minimum(limits, start[rows] + _usual(operations, rows))
+    changes = dict(zip(key, right.tolist(), strict=True))
+    for name in sorted({TABLES[kind] for kind in operations.kind[rows].tolist()}):
         builder.rewrite(name, _change(changes))
+    numbers["end_ns"][rows] = right
     builder.miss(
-        f"{len(rows):,} of {len(start):,} GPU operations end after later operations of their "
+        f"{len(rows):,} of {len(operations):,} GPU operations end after later operations of their "
         "stream, which is impossible; each was shortened to the usual duration of its kernel, or "
         "to the start of the next operation",
         len(rows),
-        len(start),
+        len(operations),
     )
-    return nullable(right)
 
 
-def _streams(column: Mapping[str, pa.Array]) -> Codes:
+def _lasting(operations: Operations, rows: slice) -> Ints:
+    """Return the durations of some operations, negative if unknown, ns."""
+    return operations.known("end_ns", rows) - operations.known("start_ns", rows)
+
+
+def _streams(operations: Operations, columns: Columns) -> Codes:
     """Return the number of the stream of each operation, NONE without a launching call.
 
     Migrations of unified memory are not in the order of a stream.
     """
-    codes = np.zeros(len(column["kind"]), np.int64)
-    for name in _STREAM:
-        values = column[name].dictionary_encode("encode")
-        codes = codes * len(values.dictionary) + ints(values.indices)
-    codes = pa.array(codes).dictionary_encode().indices
-    launched = ints(column["correlation_id"]) > 0
-    return np.where(launched, np.asarray(codes), NONE).astype(np.int32)
+    found = columns.new(len(operations), np.int32)
+    numbering = {name: (Vocabulary(), Vocabulary()) for name in _STREAM}
+    for some in slices(len(operations)):
+        codes = np.zeros(some.stop - some.start, np.int64)
+        for name, (values, pairs) in numbering.items():
+            own = values.codes(pa.array(operations.numbers[name][some]))
+            codes = pairs.codes(pa.array(codes << 32 | own)).astype(np.int64)
+        launched = operations.numbers["correlation_id"][some] > 0
+        found[some] = np.where(launched, codes, NONE)
+    return found
 
 
-def _usual(kernel: pa.DictionaryArray, rows: Ints, lasting: Ints) -> Ints:
+def _usual(operations: Operations, rows: Ints) -> Ints:
     """Return the median duration of the kernel of each of some rows in the other rows, ns.
 
     It is the largest integer that can be added to a time if there is none.
     """
-    codes = ints(kernel.indices, missing=NONE)
+    kernels = operations.demangled[rows]
+    lasting: dict[int, list[Ints]] = {}
+    for some in slices(len(operations)):
+        codes, own = operations.demangled[some], _lasting(operations, some)
+        others = np.isin(codes, kernels) & (codes != NONE) & (own >= 0)
+        others[rows[(rows >= some.start) & (rows < some.stop)] - some.start] = False
+        for code, members in groups(codes[others]):
+            lasting.setdefault(code, []).append(own[others][members])
     usual = np.full(len(rows), np.iinfo(np.int64).max // 2)
-    others = np.isin(codes, codes[rows]) & (codes != NONE) & (lasting >= 0)
-    others[rows] = False
-    peers = np.flatnonzero(others)
-    for code, own in groups(codes[peers]):
-        usual[codes[rows] == code] = int(np.median(lasting[peers[own]]))
+    for code, parts in lasting.items():
+        usual[kernels == code] = int(np.median(np.concatenate(parts)))
     return usual
 
 

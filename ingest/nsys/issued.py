@@ -9,8 +9,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, ints, time_order
-from perfpipe.ingest.nsys.launches import GRAPH, KERNEL, Launches
+from perfpipe.ingest.arrays import NONE, Codes, Ints, groups, time_order
+from perfpipe.ingest.nsys.launches import Launches
+from perfpipe.ingest.nsys.operations import GRAPH, KERNEL, Operations
 from perfpipe.kernel_marks import is_sampling, is_trial
 from perfpipe.optimizers import is_optimizer
 
@@ -87,28 +88,29 @@ class Placed:
     host: Ints
 
     @classmethod
-    def of(cls, operations: Launches) -> Self:
-        """Read the columns of some operations."""
+    def of(cls, launches: Launches) -> Self:
+        """Read the columns of all operations."""
         start, end, pid, device = (
-            ints(operations.numbers[name], missing=NONE)
+            launches.operations.known(name, slice(None))
             for name in ("start_ns", "end_ns", "pid", "device")
         )
         host, tid = start.copy(), np.full(len(start), NONE, np.int64)
-        called = operations.call != NONE
-        host[called] = operations.calls.start[operations.call[called]]
-        tid[called] = operations.calls.tid[operations.call[called]]
+        called = launches.call != NONE
+        host[called] = launches.calls.start[launches.call[called]]
+        tid[called] = launches.calls.tid[launches.call[called]]
         return cls(start, end, pid, tid, device, host)
 
 
-def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
+def issued(launches: Launches, placed: Placed) -> Iterator[Issued]:
     """Yield the launches and copies of each process."""
+    operations, calls = launches.operations, launches.calls
     start, host = placed.start, placed.host
     idle = _idle(start, np.maximum(start, placed.end), placed.device)
     codes, marks = _names(operations)
     random = np.random.default_rng(0).integers(1, 1 << 62, int(codes.max(initial=0)) + 1, np.int64)
     # The unit of an operation is its call, or itself if no call was recorded.
-    call = operations.call
-    alone = np.arange(len(call), dtype=np.int32) + np.int32(len(operations.calls.pid))
+    call = launches.call
+    alone = np.arange(len(call), dtype=np.int32) + np.int32(len(calls))
     units = np.where(call == NONE, alone, call)
     is_launch = np.isin(operations.kind, (KERNEL, GRAPH))
     processes, process_of = np.unique(placed.pid, return_inverse=True)
@@ -126,7 +128,7 @@ def issued(operations: Launches, placed: Placed) -> Iterator[Issued]:
         marked = {name: np.bincount(member, own[chosen])[order] > 0 for name, own in marks.items()}
         ended = host[rows].copy()
         known = call[rows] != NONE
-        ended[known] = operations.calls.end[call[rows][known]]
+        ended[known] = calls.end[call[rows][known]]
         copies = own[~is_launch[own]]
         # Operations in a graph are part of its launch.
         copies = copies[~np.isin(units[copies], unit)]
@@ -166,25 +168,21 @@ def _idle(start: Ints, end: Ints, device: Ints) -> Ints:
     return idle
 
 
-def _names(operations: Launches) -> tuple[Ints, dict[str, npt.NDArray[np.bool_]]]:
+def _names(operations: Operations) -> tuple[Ints, dict[str, npt.NDArray[np.bool_]]]:
     """Return a code per operation name, with template arguments, and the marks by name."""
-    name, full = operations.name, operations.demangled
-    codes = ints(full.indices, missing=NONE)
-    plain = ints(name.indices, missing=NONE)
+    full, plain = operations.demangled, operations.name
     # Unknown names come last.
-    titles = [*name.dictionary.to_pylist(), ""]
-    functions = np.where(plain == NONE, len(titles) - 1, plain)
+    titles = [*operations.names, ""]
+    functions = np.where(plain == NONE, len(titles) - 1, plain).astype(np.int64)
+    codes = np.where(full == NONE, len(operations.full_names) + functions, full).astype(np.int64)
     marks = {
-        mark: np.array([judged(title or "") for title in titles])[functions]
+        mark: np.array([*map(judged, titles)])[functions]
         for mark, judged in (("optimizer", is_optimizer), ("trial", is_trial))
     }
-    codes = np.where(codes == NONE, len(full.dictionary) + functions, codes)
-    named = [*full.dictionary.to_pylist(), *titles]
-    marks["sampling"] = np.array([is_sampling(title or "") for title in named])[codes]
+    marks["sampling"] = np.array([*map(is_sampling, (*operations.full_names, *titles))])[codes]
     return codes, marks
 
 
-def _is_called(title: str, operations: Launches, rows: Ints) -> npt.NDArray[np.bool_]:
-    titles = operations.name.dictionary.to_pylist()
-    codes = ints(operations.name.indices, missing=NONE)[rows]
-    return np.isin(codes, [code for code, found in enumerate(titles) if found == title])
+def _is_called(title: str, operations: Operations, rows: Ints) -> npt.NDArray[np.bool_]:
+    codes = [code for code, found in enumerate(operations.names) if found == title]
+    return np.isin(operations.name[rows], codes)

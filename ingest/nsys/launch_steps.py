@@ -36,18 +36,18 @@ _NEARLY_ALL = 0.9
 _LARGE = 0.05
 
 
-def write_steps(builder: ReportBuilder, operations: Launches) -> None:
+def write_steps(builder: ReportBuilder, launches: Launches) -> None:
     """Write the loops found from the launches of each process, and their iterations.
 
     A loop launches the same kernels repeatedly, so no annotation is needed.  Nothing is written for
     processes without a loop.
     """
-    if not len(operations):
+    if not len(launches):
         return
-    placed = Placed.of(operations)
+    placed = Placed.of(launches)
     loops: list[pa.Table] = []
     steps: list[pa.Table] = []
-    for process in issued(operations, placed):
+    for process in issued(launches, placed):
         kept = _kept(process, placed)
         loops += [own.loops() for own in kept]
         steps += [pa.table(part) for part in _parts(kept, placed)]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfpipe.ingest.arrays import STILL_OPEN, Vocabulary, give_back, ints, none, time_order
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.nsys.door import Door
 from perfpipe.ingest.nsys.export import Part
 from perfpipe.ingest.nsys.payloads import has_payload_schemas
@@ -141,7 +142,7 @@ def _read(export: Door, part: Part | None) -> _Reader:
     return reader
 
 
-def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None:
+def ranges_of(parts: list[Future[_Reader]], resolver: Resolver, columns: Columns) -> Ranges | None:
     """Return the ranges and marks read; None if there are none."""
     reader = _Reader()
     while parts:
@@ -173,6 +174,7 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver) -> Ranges | None
         domains=_domains(reader, resolver),
         categories=reader.categories.values,
         payloads=dict(sorted(payloads.items())),
+        storage=columns,
         **column,
     )
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, distinct, groups, nullable
-from perfpipe.ingest.sequences import depths, latest_reaching, slices
+from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, groups, nullable, present
+from perfpipe.ingest.columns import Columns, slices
+from perfpipe.ingest.nsys.operations import texts_of
+from perfpipe.ingest.sequences import depths, latest_reaching
 
 #: Styles by code.
 STYLES = ("PushPop", "StartEnd", "Mark")
@@ -43,47 +44,46 @@ class Ranges:
     category: Codes
     categories: list[int]
     payloads: dict[int, bytes | str] = field(default_factory=dict)
+    storage: InitVar[Columns | None] = None
     on_one_thread: npt.NDArray[np.bool_] = field(init=False)
     depth: Codes = field(init=False)
     parent: Codes = field(init=False)
     level: Codes = field(init=False)
     enclosing: Codes = field(init=False)
 
-    def __post_init__(self) -> None:
-        other = self.end_thread
-        self.on_one_thread = (self.style != MARK) & ((other == NONE) | (other == self.thread))
-        nested = self.style == PUSH_POP
-        self.level, self.enclosing = nesting(self.start, self.end, self.thread, nested)
-        both = self.thread * np.int64(len(self.domains)) + self.domain
-        if distinct(both[nested]) == distinct(self.thread[nested]):
+    def __post_init__(self, storage: Columns | None) -> None:
+        columns = storage or Columns()
+        count = len(self)
+        self.on_one_thread, nested = (columns.new(count, bool) for _ in range(2))
+        both = columns.new(count, np.int64)
+        threads, pairs, mixed = set[int](), set[int](), set[int]()
+        for some in slices(count):
+            style, thread, other = self.style[some], self.thread[some], self.end_thread[some]
+            self.on_one_thread[some] = (style != MARK) & ((other == NONE) | (other == thread))
+            nested[some] = style == PUSH_POP
+            both[some] = thread * np.int64(len(self.domains)) + self.domain[some]
+            threads.update(present(thread[nested[some]]))
+            pairs.update(present(both[some][nested[some]]))
+            mixed.update(present(thread[self.on_one_thread[some] & (style == START_END)]))
+        self.level, self.enclosing = nesting(self.start, self.end, self.thread, nested, columns)
+        if len(threads) == len(pairs):
             self.depth, self.parent = self.level, self.enclosing
         else:
-            self.depth, self.parent = nesting(self.start, self.end, both, nested)
-        self._place_start_end_ranges()
-        self._of_thread = dict(self._by_thread(self.on_one_thread))
+            self.depth, self.parent = nesting(self.start, self.end, both, nested, columns)
+        if mixed:
+            self._place_start_end_ranges([*mixed])
 
-    def of_thread(self, thread: tuple[int, int]) -> Codes:
-        """Return the ranges, in order, that begin and end on a thread (process and thread id)."""
-        return self._of_thread.get(thread, np.array([], np.int32))
-
-    def _by_thread(self, which: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[int, int], Codes]]:
-        chosen = np.flatnonzero(which).astype(np.int32)
-        for code, members in groups(self.thread[chosen]):
-            yield self.threads[code], chosen[members]
-
-    def _place_start_end_ranges(self) -> None:
+    def _place_start_end_ranges(self, mixed: list[int]) -> None:
         """Recompute level and enclosing range on threads with start/end ranges.
 
         These may overlap other ranges without nesting: the enclosing range is the latest that
         fully contains the range.
         """
-        mixed = np.zeros(len(self.threads), bool)
-        mixed[self.thread[self.on_one_thread & (self.style == START_END)]] = True
-        if not mixed.any():
-            return
         # These may be the same arrays as depth and parent, which must not change.
         self.level, self.enclosing = self.level.copy(), self.enclosing.copy()
-        for _, own in self._by_thread(self.on_one_thread & mixed[self.thread]):
+        chosen = np.flatnonzero(self.on_one_thread & np.isin(self.thread, mixed)).astype(np.int32)
+        for _, members in groups(self.thread[chosen]):
+            own = chosen[members]
             start, end = self.start[own], self.end[own]
             # A range that ends where another begins does not contain it, even one without length.
             around = latest_reaching(end, np.arange(len(own)) - 1, np.maximum(end, start + 1))
@@ -120,9 +120,9 @@ class Ranges:
             "pid": pids.take(pa.array(thread)),
             "tid": tids.take(pa.array(thread)),
             "end_tid": tids.take(nullable(elsewhere)),
-            "domain": _texts(self.domain[rows], self.domains),
-            "name": _texts(self.name[rows], self.names),
-            "style": _texts(self.style[rows].astype(np.int32), list(STYLES)),
+            "domain": texts_of(self.domain[rows], self.domains),
+            "name": texts_of(self.name[rows], self.names),
+            "style": texts_of(self.style[rows].astype(np.int32), list(STYLES)),
             "start_ns": pa.array(start),
             "end_ns": pa.array(end, mask=unknown),
             "dur_ns": pa.array(end - start, mask=unknown),
@@ -135,12 +135,23 @@ class Ranges:
         }
 
 
-def _texts(codes: Codes, values: list[str | None]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(nullable(codes), pa.array(values, pa.string()))
+@dataclass
+class _Open:
+    """Ranges of a group that later ranges may be in.
+
+    `ends` of those that have not ended, in half nanoseconds, and the latest range at each depth.
+    """
+
+    ends: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    latest: Codes = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
 def nesting(
-    start: Ints, end: Ints, group: npt.NDArray[np.integer], nested: npt.NDArray[np.bool_]
+    start: Ints,
+    end: Ints,
+    group: npt.NDArray[np.integer],
+    nested: npt.NDArray[np.bool_],
+    columns: Columns,
 ) -> tuple[Codes, Codes]:
     """Return depth and parent (index) of each range, NONE where `nested` is false or at depth 0.
 
@@ -150,28 +161,41 @@ def nesting(
     but a range without length encloses later ranges at the same instant.  All times in ns;
     O(n log n).
     """
-    depth = np.full(len(start), NONE, np.int32)
-    parent = np.full(len(start), NONE, np.int32)
-    index = np.flatnonzero(nested).astype(np.int32)
+    depth = columns.new(len(start), np.int32, NONE)
+    parent = columns.new(len(start), np.int32, NONE)
+    opened: dict[int, _Open] = {}
 
-    def nest(members: Codes) -> None:
+    def nest(members: Codes, before: _Open) -> None:
         starts, ends = start[members], end[members]
         # Half nanoseconds: a zero-length range ends half a nanosecond after its start.
         starts *= 2
         ends *= 2
         ends += ends == starts
+        ends = np.concatenate([before.ends, ends])
         # Mostly sorted already, which only a stable sort exploits.
         ends.sort(kind="stable")
-        level = np.arange(len(members), dtype=np.int32)
-        level -= np.searchsorted(ends, starts, side="right").astype(np.int32)
-        del starts, ends
+        ended = np.searchsorted(ends, starts, side="right").astype(np.int32)
+        level = np.arange(len(members), dtype=np.int32) + np.int32(len(before.ends)) - ended
+        before.ends = ends[ended[-1] :].copy()
         depth[members] = level
-        parent[members] = _parents(level, members)
+        # The latest earlier ranges come first, from the outermost.
+        known = np.arange(len(before.latest), dtype=np.int32)
+        all_levels, everyone = np.append(known, level), np.append(before.latest, members)
+        parent[members] = _parents(all_levels, everyone)[len(known) :]
+        before.latest = np.full(max(int(all_levels.max()) + 1, 0), NONE, np.int32)
+        # If a depth occurs several times, the last range remains.
+        before.latest[all_levels] = everyone
 
     # Uses threads: sorting and searching release the interpreter's lock.
     with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(nest, (index[own] for _, own in groups(group[index]))):
-            pass
+        for some in slices(len(start)):
+            index = (some.start + np.flatnonzero(nested[some])).astype(np.int32)
+            jobs = [
+                pool.submit(nest, index[own], opened.setdefault(code, _Open()))
+                for code, own in groups(group[index])
+            ]
+            for job in jobs:
+                job.result()
     return depth, parent
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from perfpipe.errors import InputError
 from perfpipe.ingest.arrays import give_back
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.nsys.convert import OTHERS, start_writing
 from perfpipe.ingest.nsys.directory_export import DirectoryExport
 from perfpipe.ingest.nsys.door import Door
@@ -20,6 +21,7 @@ from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.nsys.sqlite_export import SqliteExport
 from perfpipe.ingest.nsys.timeline import RANGES, write_timeline
 from perfpipe.ingest.source import Input
+from perfpipe.scratch import scratch
 
 #: Tables to read concurrently; more would only use more memory.
 _THREADS = 2
@@ -30,6 +32,11 @@ def read_nsys(builder: ReportBuilder) -> None:
 
     Raises InputError if it is not a complete export.
     """
+    with scratch() as directory:
+        _read(builder, Columns(directory))
+
+
+def _read(builder: ReportBuilder, columns: Columns) -> None:
     export = _open(builder.source)
     write_environment(builder, export)
     resolver = Resolver(export)
@@ -43,10 +50,10 @@ def read_nsys(builder: ReportBuilder) -> None:
         for table in sources:
             table.result()
         # Joined while the ranges, often most of the data, are still being read.
-        launches = join_launches(builder)
+        launches = join_launches(builder, columns)
         give_back()
         # Sorted while other tables are read.
-        ranges = ranges_of(ranges_read, resolver)
+        ranges = ranges_of(ranges_read, resolver, columns)
         for table in others:
             table.result()
         checked.result()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfpipe.ingest.arrays import NONE, give_back, ints
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import release, slices
 from perfpipe.ingest.nsys import launches as joined
 from perfpipe.ingest.nsys.attribution import Projection, attribute, launch_columns
 from perfpipe.ingest.nsys.launch_steps import write_steps
+from perfpipe.ingest.nsys.operations import KERNEL, MISSING, Operations
 from perfpipe.ingest.nsys.ranges import Ranges
 from perfpipe.ingest.stored import read_columns
 from perfpipe.ingest.used_gpus import UsedGpus
@@ -26,23 +27,26 @@ RANGES = "nsys_nvtx_ranges"
 
 
 def write_timeline(
-    builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
+    builder: ReportBuilder, launches: joined.Launches, ranges: Ranges | None
 ) -> None:
     """Write launch_steps, `launches` and nsys_nvtx_ranges with their links, and set the GPU."""
-    _state_gpu(builder, operations)
+    _state_gpu(builder, launches.operations)
     give_back()
-    _write_launches(builder, operations, ranges)
+    _write_launches(builder, launches, ranges)
     if ranges is not None:
-        _write_ranges(builder, operations.calls, ranges)
-    # Nothing launches migrations of unified memory.
-    called = operations.kind == joined.KERNEL
-    called |= ints(operations.numbers["correlation_id"]) != 0
-    if unlinked := int(np.count_nonzero(called & (operations.call == NONE))):
-        total = int(np.count_nonzero(called))
+        _write_ranges(builder, launches, ranges)
+    unlinked = total = 0
+    for rows in slices(len(launches)):
+        # Nothing launches migrations of unified memory.
+        called = launches.operations.kind[rows] == KERNEL
+        called |= launches.operations.known("correlation_id", rows, missing=0) != 0
+        total += int(np.count_nonzero(called))
+        unlinked += int(np.count_nonzero(called & (launches.call[rows] == NONE)))
+    if unlinked:
         builder.warn(f"{unlinked:,} of {total:,} GPU operations have no launching API call")
 
 
-def _state_gpu(builder: ReportBuilder, operations: joined.Launches) -> None:
+def _state_gpu(builder: ReportBuilder, operations: Operations) -> None:
     """Set the GPU of the report; without GPU work, the only GPU model of the machine."""
     gpus = {row["gpu"]: row for row in _rows(builder, "nsys_gpus", ["gpu", "name", "sm_count"])}
     physical = {
@@ -50,7 +54,7 @@ def _state_gpu(builder: ReportBuilder, operations: joined.Launches) -> None:
         for row in _rows(builder, "nsys_cuda_devices", ["pid", "device", "gpu"])
     }
     used = UsedGpus()
-    for (pid, device), ns in _busy(operations.numbers):
+    for (pid, device), ns in _busy(operations).items():
         if (number := physical.get((pid, device), device)) in gpus:
             used.add(gpus[number]["name"], gpus[number]["sm_count"], ns)
     models = {(gpu["name"], gpu["sm_count"]) for gpu in gpus.values()}
@@ -59,16 +63,25 @@ def _state_gpu(builder: ReportBuilder, operations: joined.Launches) -> None:
     used.state(builder)
 
 
-def _busy(numbers: dict[str, pa.Array]) -> Iterator[tuple[tuple[int | None, int | None], float]]:
-    """Yield the sum of durations on each device of each process, ns."""
-    pids, devices = (numbers[key].dictionary_encode("encode") for key in ("pid", "device"))
-    pairs = ints(pids.indices) * len(devices.dictionary) + ints(devices.indices)
-    lasting = pc.fill_null(pc.subtract(numbers["end_ns"], numbers["start_ns"]), 0)
-    present, place = np.unique(pairs, return_inverse=True)
-    sums = np.bincount(place, np.asarray(lasting), minlength=len(present))
-    for pair, ns in zip(present.tolist(), sums, strict=True):
-        pid, device = divmod(pair, len(devices.dictionary))
-        yield (pids.dictionary[pid].as_py(), devices.dictionary[device].as_py()), ns
+def _busy(operations: Operations) -> dict[tuple[int | None, int | None], float]:
+    """Return the sum of durations on each device of each process, ns."""
+    busy: dict[tuple[int | None, int | None], float] = {}
+    for some in slices(len(operations)):
+        start, end = (operations.numbers[name][some] for name in ("start_ns", "end_ns"))
+        lasting = np.where((start == MISSING) | (end == MISSING), 0, end - start)
+        pids, devices = (
+            pa.array(operations.numbers[name][some]).dictionary_encode()
+            for name in ("pid", "device")
+        )
+        pairs = ints(pids.indices) * len(devices.dictionary) + ints(devices.indices)
+        sums = np.bincount(pairs, lasting)
+        for pair in np.flatnonzero(np.bincount(pairs)).tolist():
+            pid, device = divmod(pair, len(devices.dictionary))
+            numbers = (pids.dictionary[pid].as_py(), devices.dictionary[device].as_py())
+            known = [None if number == MISSING else number for number in numbers]
+            where = (known[0], known[1])
+            busy[where] = busy.get(where, 0) + sums[pair]
+    return busy
 
 
 def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[str, Any]]:
@@ -80,22 +93,23 @@ def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[s
 
 
 def _write_launches(
-    builder: ReportBuilder, operations: joined.Launches, ranges: Ranges | None
+    builder: ReportBuilder, launches: joined.Launches, ranges: Ranges | None
 ) -> None:
-    write_steps(builder, operations)
+    write_steps(builder, launches)
     # The next steps need the memory.
     give_back()
-    found = None if ranges is None else attribute(operations.calls, ranges)
+    columns = launches.columns.beside()
+    found = None if ranges is None else attribute(launches.calls, ranges, columns)
 
-    def columns(rows: slice) -> dict[str, pa.Array]:
-        own = launch_columns(found, ranges, operations.call[rows])
-        return joined.columns(operations, rows) | own
+    def of(rows: slice) -> dict[str, pa.Array]:
+        own = launch_columns(found, ranges, launches.call[rows])
+        return joined.columns(launches, rows) | own
 
-    _write(builder, LAUNCHES, len(operations), columns)
+    _write(builder, LAUNCHES, len(launches), of)
 
 
-def _write_ranges(builder: ReportBuilder, calls: joined.Calls, ranges: Ranges) -> None:
-    projection = Projection(calls, ranges)
+def _write_ranges(builder: ReportBuilder, launches: joined.Launches, ranges: Ranges) -> None:
+    projection = Projection(launches.calls, ranges, launches.columns.beside())
     give_back()
     _write(
         builder, RANGES, len(ranges), lambda rows: ranges.columns(rows) | projection.columns(rows)
@@ -117,3 +131,4 @@ def _write(
             if following is not None:
                 made.append(pool.submit(columns, following))
             writer.write(ready, part.stop - part.start)
+            release()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
+import pyarrow as pa
 
-from perfpipe.ingest.arrays import NONE, Ints, ints
+from perfpipe.ingest.arrays import NONE, Ints, ints, whole
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import Columns, slices
 from perfpipe.ingest.consistency import open_at
-from perfpipe.ingest.stored import read_rows
+from perfpipe.ingest.nsys.operations import Operations
+from perfpipe.ingest.stored import row_groups
 
 _CALLS = "nsys_api_calls"
+_NO = np.zeros(0, np.int64)
 
 #: Calls that launch kernels or graphs, and those around launches that only record a graph.
 _OTHER, _LAUNCH, _BEGIN, _END = range(4)
@@ -26,59 +27,83 @@ _NAMES = (
     (_END, re.compile(r"(cuda|cu|hip)StreamEndCapture\w*")),
 )
 
-
-class Recorded(NamedTuple):
-    """Processes and ends of recorded operations, and processes and starts of their calls, ns."""
-
-    pid: Ints
-    end: Ints
-    calling_pid: Ints
-    called: Ints
+#: Which time of a call begins and ends the capture of a graph.
+_BORDERS = ((_BEGIN, "start_ns"), (_END, "end_ns"))
 
 
 def count_unrecorded(
-    builder: ReportBuilder, launched: npt.NDArray[np.bool_], recorded: Recorded
+    builder: ReportBuilder,
+    launched: npt.NDArray[np.bool_],
+    operations: Operations,
+    called: tuple[Ints, Ints],
+    columns: Columns,
 ) -> None:
-    """Warn of launches without a recorded kernel.  `launched` marks calls with recorded work.
+    """Warn of launches without a recorded kernel.
 
     Launches that failed or were captured into a graph have none, nor have those at the end of the
-    capture whose kernels were still queued.
+    capture whose kernels were still queued.  `launched` marks calls with recorded work, `called`
+    has the processes and starts of these, ns.
     """
     path = builder.directory / f"{_CALLS}.parquet"
-    kinds = np.concatenate([np.zeros(0, np.int8), *_kinds(path)])
-    lost = (kinds == _LAUNCH) & ~launched
+    kinds = columns.new(len(launched), np.int8)
+    for some, rows in row_groups(path, ["name"]):
+        kinds[some] = _kinds(whole(rows["name"]))
+    lost = columns.new(len(launched), bool)
+    recorded = 0
+    for some in slices(len(kinds)):
+        lost[some] = (kinds[some] == _LAUNCH) & ~launched[some]
+        recorded += int(np.count_nonzero((kinds[some] == _LAUNCH) & launched[some]))
     if not lost.any():
         return
-    wanted = lost | (kinds >= _BEGIN)
-    rows = read_rows(path, ["pid", "start_ns", "end_ns", "return_value", "correlation_id"], wanted)
-    pid, start = ints(rows["pid"]), ints(rows["start_ns"])
-    end = ints(rows["end_ns"], missing=NONE)
-    kind = kinds[wanted]
-    missing = (kind == _LAUNCH) & (ints(rows["return_value"]) == 0)
-    missing &= ints(rows["correlation_id"]) != 0
-    for process in np.unique(pid[missing]):
-        own = pid == process
-        begins, ends = start[own & (kind == _BEGIN)], end[own & (kind == _END)]
-        captured = open_at(start, begins, ends[ends != NONE])
-        last_call = recorded.called[recorded.calling_pid == process].max(initial=NONE)
-        last_end = recorded.end[recorded.pid == process].max(initial=NONE)
-        queued = (start > last_call) & (start <= last_end)
-        missing[own & (captured | queued)] = False
-    if count := int(np.count_nonzero(missing)):
-        total = int(np.count_nonzero((kinds == _LAUNCH) & launched)) + count
+    begins, ends = (_times(path, kinds, *which) for which in _BORDERS)
+    last_call = _latest(*called)
+    last_end = _latest(operations.numbers["pid"], operations.numbers["end_ns"])
+    count = 0
+    wanted = ["pid", "start_ns", "return_value", "correlation_id"]
+    for some, rows in row_groups(path, wanted, lost):
+        missing = lost[some] & (ints(rows["return_value"]) == 0)
+        missing &= ints(rows["correlation_id"]) != 0
+        pid, start = ints(rows["pid"])[missing], ints(rows["start_ns"])[missing]
+        for process in np.unique(pid).tolist():
+            at = start[pid == process]
+            captured = open_at(at, begins.get(process, _NO), ends.get(process, _NO))
+            queued = (at > last_call.get(process, NONE)) & (at <= last_end.get(process, NONE))
+            count += int(np.count_nonzero(~(captured | queued)))
+    if count:
+        total = recorded + count
         text = f"the kernels of {count:,} of {total:,} launches were not recorded"
         builder.miss(text, count, total)
 
 
-def _kinds(path: Path) -> Iterator[npt.NDArray[np.int8]]:
-    """Yield what the calls of each row group are."""
-    with pq.ParquetFile(path, read_dictionary=["name"]) as file:
-        for group in range(file.num_row_groups):
-            for names in file.read_row_group(group, columns=["name"])["name"].chunks:
-                kinds = [_kind(name) for name in names.dictionary.to_pylist()]
-                # The index of a call without a name, NONE, finds the last element.
-                known = np.array([*kinds, _OTHER], np.int8)
-                yield known[ints(names.indices, missing=NONE)]
+def _times(path: Path, kinds: npt.NDArray[np.int8], kind: int, column: str) -> dict[int, Ints]:
+    """Return the known times of a kind of call, by process."""
+    found: dict[int, list[Ints]] = {}
+    for some, rows in row_groups(path, ["pid", column], kinds == kind):
+        own = kinds[some] == kind
+        pid, time = ints(rows["pid"])[own], ints(rows[column], missing=NONE)[own]
+        for process in np.unique(pid).tolist():
+            found.setdefault(process, []).append(time[(pid == process) & (time != NONE)])
+    return {process: np.concatenate(parts) for process, parts in found.items()}
+
+
+def _latest(pids: Ints, times: Ints) -> dict[int, int]:
+    """Return the latest time of each process."""
+    found: dict[int, int] = {}
+    for some in slices(len(pids)):
+        processes, place = np.unique(pids[some], return_inverse=True)
+        latest = np.full(len(processes), NONE, np.int64)
+        np.maximum.at(latest, place, times[some])
+        for process, time in zip(processes.tolist(), latest.tolist(), strict=True):
+            found[process] = max(found.get(process, NONE), time)
+    return found
+
+
+def _kinds(names: pa.DictionaryArray) -> npt.NDArray[np.int8]:
+    """Return what calls are."""
+    kinds = [_kind(name) for name in names.dictionary.to_pylist()]
+    # The index of a call without a name, NONE, finds the last element.
+    known = np.array([*kinds, _OTHER], np.int8)
+    return known[ints(names.indices, missing=NONE)]
 
 
 def _kind(name: str | None) -> int:

@@ -11,6 +11,7 @@ from perfpipe.database import open_database
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.arrays import give_back
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.compressed import chunks
 from perfpipe.ingest.nsys.launches import join_launches
 from perfpipe.ingest.nsys.timeline import RANGES as RANGES_TABLE
@@ -39,8 +40,8 @@ def read_kineto(builder: ReportBuilder) -> None:
     """Read the complete events of a trace; raises InputError if it has none.
 
     Times are exact: the microseconds of the trace become integer nanoseconds digit by digit.
-    Events are read one by one and sorted on disk.  Only times and codes of ranges and launches
-    stay in memory.
+    Events are read one by one, sorted on disk, and joined a few at a time.  Only times and codes
+    of launches stay in memory.
     """
     trace = TraceJson(chunks(builder.source.content))
     admission = Admission()
@@ -71,7 +72,7 @@ def read_kineto(builder: ReportBuilder) -> None:
             )
             why = builder.incomplete or builder.lost[1] or nothing
             raise InputError(f"{builder.source.path}: {why}")
-        _write(builder, trace.members, rows, memory)
+        _write(builder, trace.members, rows, memory, Columns(directory))
 
 
 def _process_name(event: Mapping[str, Any]) -> str:
@@ -96,7 +97,11 @@ def _state_damage(builder: ReportBuilder, trace: TraceJson) -> None:
 
 
 def _write(
-    builder: ReportBuilder, members: Mapping[str, Any], rows: Rows, memory: MemoryEvents
+    builder: ReportBuilder,
+    members: Mapping[str, Any],
+    rows: Rows,
+    memory: MemoryEvents,
+    columns: Columns,
 ) -> None:
     if rows.at_zero and rows.zero > 0:
         reason = "have the time 0, long before all others; they were skipped"
@@ -104,7 +109,7 @@ def _write(
     _facts(builder, members, rows)
     with closing(open_database()) as con:
         con.execute(f"SET memory_limit = '{SORTING_MEMORY}'")
-        tables = Tables(builder, con, rows)
+        tables = Tables(builder, con, rows, columns)
         tables.write_kernels()
         tables.write_memory_ops()
         tables.write_calls()
@@ -117,7 +122,7 @@ def _write(
         builder.lacks(table, "read from nsys exports only, not from torch.profiler traces")
     if ranges is None:
         builder.lacks(RANGES_TABLE, "the trace has neither annotations nor operators")
-    write_timeline(builder, join_launches(builder), ranges)
+    write_timeline(builder, join_launches(builder, columns), ranges)
     if not builder.stored["nsys_kernels"].rows:
         recorded = builder.stored["nsys_api_calls"].rows
         why = (

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfpipe.ingest.arrays import NONE, Vocabulary, ints, none
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import Columns, release
 from perfpipe.ingest.ncu.names import function_name
 from perfpipe.ingest.nsys.payloads import TABLE as PAYLOADS
 from perfpipe.ingest.nsys.ranges import PUSH_POP, Ranges
@@ -34,12 +34,18 @@ _OPERATORS = "torch_operators"
 class Tables:
     """Writes the tables of a trace; times count from its first event, ns."""
 
-    def __init__(self, builder: ReportBuilder, con: DuckDBPyConnection, rows: Rows) -> None:
+    def __init__(
+        self, builder: ReportBuilder, con: DuckDBPyConnection, rows: Rows, columns: Columns
+    ) -> None:
         self._builder = builder
         self._con = con
         self._rows = rows
+        self._columns = columns
         self._threads = Vocabulary()
-        self._kept: dict[str, list[npt.NDArray[Any]]] = {}
+        most = len(rows.ranges)
+        times = {name: columns.new(most, np.int64) for name in ("start", "end")}
+        codes = {name: columns.new(most, np.int32) for name in ("thread", "name", "domain")}
+        self._kept: dict[str, Any] = times | codes
 
     def write_kernels(self) -> None:
         """Write nsys_kernels."""
@@ -89,44 +95,39 @@ class Tables:
             for batch in self._ordered(spool, outer_first=True):
                 operators.write(*_shapes(batch, first))
                 payloads.write(*_payloads(batch, spool, first))
-                self._keep(batch)
+                self._keep(batch, slice(first, first + len(batch)))
                 first += len(batch)
+        self._kept = {name: values[:first] for name, values in self._kept.items()}
         if not operators.rows:
             builder.lacks(_OPERATORS, "the trace has no shapes; profile with record_shapes=True")
         if not payloads.rows:
             builder.lacks(PAYLOADS, "the trace has no torch.distributed calls with sizes")
 
-    def _keep(self, batch: Batch) -> None:
+    def _keep(self, batch: Batch, rows: slice) -> None:
         times = self._times(batch)
         owners = pc.add(pc.shift_left(batch.numbers("pid"), 32), batch.numbers("tid"))
-        columns: dict[str, npt.NDArray[Any]] = {
-            "start": ints(times["start_ns"]),
-            "end": ints(times["end_ns"]),
-            "thread": self._threads.codes(owners),
-            "name": batch.codes("name"),
-            "domain": batch.codes("domain"),
-        }
-        for name, values in columns.items():
-            self._kept.setdefault(name, []).append(values)
+        self._kept["start"][rows] = ints(times["start_ns"])
+        self._kept["end"][rows] = ints(times["end_ns"])
+        self._kept["thread"][rows] = self._threads.codes(owners)
+        self._kept["name"][rows] = batch.codes("name")
+        self._kept["domain"][rows] = batch.codes("domain")
+        release()
 
     def ranges(self) -> Ranges | None:
         """Return the ranges that `write_arguments` kept; None without any."""
-        if not self._kept:
+        spool, count = self._rows.ranges, len(self._kept["start"])
+        if not count:
             return None
-        columns: dict[str, Any] = {
-            name: np.concatenate(self._kept.pop(name)) for name in [*self._kept]
-        }
-        spool = self._rows.ranges
-        count = len(columns["start"])
         return Ranges(
-            **columns,
-            style=np.full(count, PUSH_POP, np.int8),
+            **self._kept,
+            style=np.broadcast_to(np.int8(PUSH_POP), count),
             threads=[(owner >> 32, owner & 0xFFFF_FFFF) for owner in self._threads.values],
             names=spool.values("name"),
             domains=[text or None for text in spool.values("domain")],
             end_thread=none(count),
             category=none(count),
             categories=[],
+            storage=self._columns,
         )
 
     def _ordered(self, spool: Spool, *, outer_first: bool = False) -> Iterator[Batch]:
