@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from perfpipe.ingest import columns
 from perfpipe.ingest.columns import Columns, Zones, in_order, joined, release, rows_where, taken
 from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.torch import spool
+from perfpipe.ingest.torch.spool import Spool, open_sorter
 from perfpipe.store import Store
 
 _VALUES = st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 3)), max_size=60)
@@ -86,3 +89,18 @@ def test_tables_of_captures_in_parts(
 def _tables(path: Path, directory: Path) -> dict[str, pa.Table]:
     ingest(path, Store(directory))
     return {table.name: pq.read_table(table) for table in directory.rglob("*.parquet")}
+
+
+def test_many_rows_in_any_order_are_sorted_in_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFPIPE_CORES", "16")
+    rows = Spool(
+        tmp_path / "rows.parquet", (*(f"n{i}" for i in range(12)), "start_ns", "end_ns"), ()
+    )
+    starts = np.random.default_rng(0).integers(0, 1 << 40, 200_000).tolist()
+    for number, start in enumerate(starts):
+        rows.add((*(number,) * 12, start, start))
+    with patch.object(spool, "_SORTING_MEMORY", "28MB"), closing(open_sorter()) as con:
+        found = [batch.numbers("start_ns").to_pylist() for batch in rows.in_time_order(con, 0)]
+    assert [start for part in found for start in part] == sorted(starts)

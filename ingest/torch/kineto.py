@@ -7,7 +7,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
-from perfpipe.database import open_database
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.arrays import give_back
 from perfpipe.ingest.builder import ReportBuilder
@@ -21,7 +20,7 @@ from perfpipe.ingest.torch.memory import MemoryEvents
 from perfpipe.ingest.torch.other_traces import kind_of_trace, without_events
 from perfpipe.ingest.torch.ranks import DistinctNumbers
 from perfpipe.ingest.torch.rows import Rows
-from perfpipe.ingest.torch.spool import SORTING_MEMORY
+from perfpipe.ingest.torch.spool import open_sorter
 from perfpipe.ingest.torch.tables import Tables
 from perfpipe.ingest.torch.trace_json import DAMAGED, EVENTS, Damaged, TraceJson
 from perfpipe.scratch import scratch
@@ -107,8 +106,7 @@ def _write(
         reason = "have the time 0, long before all others; they were skipped"
         builder.lose(EVENTS, reason, rows.at_zero, rows.count)
     _facts(builder, members, rows)
-    with closing(open_database()) as con:
-        con.execute(f"SET memory_limit = '{SORTING_MEMORY}'")
+    with closing(open_sorter()) as con:
         tables = Tables(builder, con, rows, columns)
         tables.write_kernels()
         tables.write_memory_ops()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from perfpipe.database import open_database
 from perfpipe.ingest.arrays import NONE, Codes, Vocabulary, ints
 from perfpipe.tablewriter import ROW_GROUP
 
@@ -19,13 +20,21 @@ if TYPE_CHECKING:
 _Change = Callable[[str], str | None]
 
 #: Memory for sorting, which continues on disk; rows that are gathered before they are written.
-SORTING_MEMORY, _GATHERED = "64MB", 1 << 13
+_SORTING_MEMORY, _GATHERED = "64MB", 1 << 13
 
 #: Rows of the same time stay in the order of the trace.
 _IN_TIME_ORDER = """
     SELECT * EXCLUDE (row_number) FROM read_parquet($path) WHERE start_ns >= $earliest
     ORDER BY start_ns, CASE WHEN $outer_first THEN -end_ns ELSE end_ns END, row_number
 """
+
+
+def open_sorter() -> DuckDBPyConnection:
+    """Return a connection that sorts the rows of spools in little memory."""
+    con = open_database()
+    # Each thread needs memory of its own, so many rows could not be sorted by several threads.
+    con.execute(f"SET threads = 1; SET memory_limit = '{_SORTING_MEMORY}'")
+    return con
 
 
 class Batch:
