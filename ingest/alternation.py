@@ -69,6 +69,11 @@ class Repeats:
         """Return the loop with some of its iterations."""
         return replace(self, heads=self.heads[kept], ends=self.ends[kept])
 
+    def within(self, first: int, count: int) -> Repeats:
+        """Return the iterations among so many launches from the first, counted from there."""
+        kept = self.only((self.heads >= first) & (self.ends <= first + count))
+        return replace(kept, heads=kept.heads - first, ends=kept.ends - first)
+
     def behind(self, first: Repeats, host: Ints) -> Repeats:
         """Return the loop with other iterations before it; `host` is not needed here."""
         return replace(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.arrays import Codes, Ints
-from perfpipe.ingest.periods import ALIKE, Loop
+from perfpipe.ingest.columns import Columns, joined, rows_where, slices
+from perfpipe.ingest.periods import Loop
+from perfpipe.ingest.stretches import ALIKE
 
 #: Share of equal symbols around a boundary that identifies other boundaries.
 _SAME_PLACE = 0.8
@@ -17,7 +19,7 @@ _SAME_PLACE = 0.8
 _CONTEXT = 24
 
 
-def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
+def boundaries(symbols: Codes, loop: Loop, start: int, columns: Columns) -> Ints:
     """Return where each iteration of a loop begins, and where the last complete iteration ends.
 
     `start` is the beginning of a regular iteration.  Iterations with a few more or fewer symbols
@@ -31,57 +33,123 @@ def boundaries(symbols: Codes, loop: Loop, start: int) -> Ints:
     context = symbols[start - before : start + after]
     # Search only around the loop: a sequence may have many loops.
     low = max(loop.first - period - before, 0)
-    places, marks = _occurrences(symbols[low : loop.last + period + after], context)
-    places += low + before
-    kept = (places >= loop.first - period // 8) & (places <= loop.last + period // 8)
-    return _completed(_spaced(places[kept], marks[kept], start, period), loop, len(symbols))
+    beside = columns.beside()
+    places, marks = _occurrences(symbols[low : loop.last + period + after], context, beside)
+    for some in slices(len(places)):
+        places[some] += low + before
+    kept = slice(*np.searchsorted(places, (loop.first - period // 8, loop.last + period // 8 + 1)))
+    spaced = _spaced(places[kept], marks[kept], start, period, beside)
+    return _completed(spaced, loop, len(symbols), columns)
 
 
-def _occurrences(symbols: Codes, context: Codes) -> tuple[Ints, npt.NDArray[np.int16]]:
+def _occurrences(
+    symbols: Codes, context: Codes, columns: Columns
+) -> tuple[Ints, npt.NDArray[np.int16]]:
     """Return where a sequence nearly equals a context, and the number of equal symbols."""
-    alike = np.zeros(len(symbols) - len(context) + 1, np.int16)
-    for offset, symbol in enumerate(context):
-        alike += symbols[offset : offset + len(alike)] == symbol
-    places = np.flatnonzero(alike >= _SAME_PLACE * len(context))
-    return places, alike[places]
+    count = len(symbols) - len(context) + 1
+    places, marks = columns.new(count, np.int64), columns.new(count, np.int16)
+    first = 0
+    for some in slices(count):
+        alike = np.zeros(some.stop - some.start, np.int16)
+        for offset, symbol in enumerate(context):
+            alike += symbols[some.start + offset : some.stop + offset] == symbol
+        found = np.flatnonzero(alike >= _SAME_PLACE * len(context))
+        last = first + len(found)
+        places[first:last], marks[first:last] = some.start + found, alike[found]
+        first = last
+    return places[:first], marks[:first]
 
 
-def _spaced(places: Ints, marks: npt.NDArray[np.int16], start: int, period: int) -> list[int]:
+def _spaced(
+    places: Ints, marks: npt.NDArray[np.int16], start: int, period: int, columns: Columns
+) -> Ints:
     """Choose places about one period apart, forward and backward from a known place."""
     reach = period // 4
-    chosen = [start]
-    for direction in (1, -1):
-        at = start
+    breaks = _breaks(places, marks, period, columns)
+    found = []
+    for direction in (-1, 1):
+        chosen, count = columns.new(len(places) + 1, np.int64), 0
+        at, index = start, int(np.searchsorted(places, start))
         while True:
+            if index < len(places) and places[index] == at:
+                for part in _regular(index, direction, breaks, len(places)):
+                    chosen[count : count + len(part)] = places[part]
+                    count += len(part)
+                    index = int(part[-1])
+                    at = int(places[index])
             target = at + direction * period
-            low, high = np.searchsorted(places, (target - reach, target + reach + 1))
+            low, high = np.searchsorted(places, (target - reach, target + reach + 1)).tolist()
             if high > low:
                 score = marks[low:high] * period - np.abs(places[low:high] - target)
-                at = int(places[low + int(np.argmax(score))])
+                index = low + int(np.argmax(score))
             else:
                 # The next place that fits: the iteration before it is irregular.
-                beyond = high if direction > 0 else low - 1
-                if not 0 <= beyond < len(places):
+                index = high if direction > 0 else low - 1
+                if not 0 <= index < len(places):
                     break
-                at = int(places[beyond])
-            chosen.append(at)
-    return sorted(chosen)
+            at = int(places[index])
+            chosen[count] = at
+            count += 1
+        found.append(chosen[:count])
+    return joined(columns, [found[0][::-1], np.array([start]), found[1]])
 
 
-def _completed(chosen: list[int], loop: Loop, size: int) -> Ints:
+def _breaks(places: Ints, marks: npt.NDArray[np.int16], period: int, columns: Columns) -> Ints:
+    """Return which places are not one period before the next; both must have the most marks."""
+    most = max((int(marks[some].max()) for some in slices(len(marks))), default=0)
+
+    def breaks(some: slice) -> npt.NDArray[np.bool_]:
+        both = slice(some.start, some.stop + 1)
+        full = marks[both] == most
+        apart: npt.NDArray[np.bool_] = np.diff(places[both]) != period
+        apart |= ~(full[:-1] & full[1:])
+        return apart
+
+    return rows_where(columns, max(len(places) - 1, 0), breaks)
+
+
+def _regular(index: int, direction: int, breaks: Ints, count: int) -> Iterator[Ints]:
+    """Yield the places that certainly are the next after one, a few at a time."""
+    after = int(np.searchsorted(breaks, index))
+    if direction > 0:
+        last = int(breaks[after]) if after < len(breaks) else count - 1
+        reached = last - index
+    else:
+        reached = index - (int(breaks[after - 1]) + 1 if after else 0)
+    for some in slices(reached):
+        yield index + direction * np.arange(some.start + 1, some.stop + 1)
+
+
+def _completed(chosen: Ints, loop: Loop, size: int, columns: Columns) -> Ints:
     """Add boundaries hidden by noise, if an iteration spans a multiple of the period."""
-    period, whole = loop.period, list[int]()
+    period = loop.period
     slack = period // 8
-    head = (chosen[0] - loop.first + slack) // period
-    tail = (loop.last + slack - chosen[-1]) // period
-    ends = [chosen[0] - k * period for k in range(head, 0, -1)]
-    ends += [*chosen, *(chosen[-1] + k * period for k in range(1, tail + 1))]
-    for at, following in pairwise(ends):
-        times = round((following - at) / period)
-        fits = times > 1 and abs(following - at - times * period) <= slack
-        whole += [at + k * period for k in range(times)] if fits else [at]
-    whole.append(ends[-1])
-    return np.unique(np.clip(whole, 0, size))
+    head = (int(chosen[0]) - loop.first + slack) // period
+    tail = (loop.last + slack - int(chosen[-1])) // period
+    before = chosen[0] - period * np.arange(max(head, 0), 0, -1)
+    behind = chosen[-1] + period * np.arange(1, max(tail, 0) + 1)
+    ends = joined(columns.beside(), [before, chosen, behind])
+
+    def times(some: slice) -> Ints:
+        """Return how many iterations follow some boundaries before the next."""
+        apart = np.diff(ends[some.start : some.stop + 1])
+        times = np.rint(apart / period).astype(np.int64)
+        return np.where((times > 1) & (np.abs(apart - times * period) <= slack), times, 1)
+
+    count = sum(int(times(some).sum()) for some in slices(len(ends) - 1))
+    whole, first = columns.new(count + 1, np.int64), 0
+    for some in slices(len(ends) - 1):
+        often = times(some)
+        last = first + int(often.sum())
+        within = np.arange(last - first) - np.repeat(np.cumsum(often) - often, often)
+        whole[first:last] = np.repeat(ends[some], often) + period * within
+        first = last
+    whole[-1] = ends[-1]
+    # Those beyond either end of the sequence become one at the end.
+    low, high = int(np.searchsorted(whole, 0, side="right")), int(np.searchsorted(whole, size))
+    whole[low - 1 : low] = np.maximum(whole[low - 1 : low], 0)
+    whole[high : high + 1] = size
+    return whole[max(low - 1, 0) : high + 1]
 
 
 def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
@@ -96,7 +164,7 @@ def irregular_first(symbols: Codes, loop: Loop, first: int) -> int | None:
     high = first - period // 2
     if high <= low:
         return None
-    places = low + _occurrences(symbols[low : high + len(context) - 1], context)[0]
+    places = low + _occurrences(symbols[low : high + len(context) - 1], context, Columns())[0]
     usual = np.bincount(symbols[first : first + period])
     for place in places[np.argsort(np.abs(first - period - places), kind="stable")][:8]:
         held = np.bincount(symbols[place:first], minlength=len(usual))[: len(usual)]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from perfpipe.ingest.arrays import Ints, time_order
 
 #: Rows used at once, and bytes of columns that are not files.
-_AT_A_TIME, _IN_MEMORY = 1 << 18, 32 << 20
+_AT_A_TIME, _IN_MEMORY = 1 << 18, 16 << 20
 
 #: Values of a column that estimate its distribution.
 _SAMPLE = 1 << 16
@@ -30,7 +30,7 @@ _files: WeakSet[mmap.mmap] = WeakSet()
 
 
 class Columns:
-    """Makes columns: arrays in memory, and beyond 32 MB files in a directory.
+    """Makes columns: arrays in memory, and beyond 16 MB files in a directory.
 
     A file takes memory only where it was used since the last step of `slices`.  Without a
     directory, all columns are in memory.
@@ -63,11 +63,19 @@ class Columns:
         return Columns(self._directory)
 
 
-def slices(count: int, *, backward: bool = False) -> Iterator[slice]:
-    """Yield slices of a few rows that cover a column; each releases what the previous one used."""
-    begins = range(0, count, _AT_A_TIME)
+def slices(
+    count: int, *, among: int = 0, every: int = 1, backward: bool = False
+) -> Iterator[slice]:
+    """Yield slices of a few rows that cover a column; each releases what the previous one used.
+
+    They begin at multiples of `every`.  There are fewer rows in a slice if rows lie `among` those
+    of a longer column, of which each row may use several pages.
+    """
+    share = count / max(among, count, 1)
+    size = max(int(_AT_A_TIME * share), _AT_A_TIME >> 9, every) // every * every or 1
+    begins = range(0, count, size)
     for begin in reversed(begins) if backward else begins:
-        yield slice(begin, min(begin + _AT_A_TIME, count))
+        yield slice(begin, min(begin + size, count))
         release()
 
 

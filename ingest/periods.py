@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.arrays import Codes
+from perfpipe.ingest.stretches import REPEATS, own_stretches, repeating
 
 #: Maximum symbols for the spectrum; lags are then checked on the whole sequence.
 _SAMPLE = 1 << 17
@@ -27,15 +27,6 @@ _AS_GOOD = 0.008
 #: The same if the best lag is a multiple of it: a step that matches better every few steps.
 _AS_GOOD_PART = 0.02
 
-#: Share of equal symbols, within about one period, that continues a stretch.
-ALIKE = 0.7
-
-#: Share of equal symbols that extends a stretch to its ends.
-_NEARLY_ALL = 0.9
-
-#: Minimum iterations of a loop.
-_REPEATS = 3
-
 #: Share of a sequence that must repeat at the distance of marks, and maximum marks per step.
 _MOSTLY = 0.4
 _APART = 12
@@ -45,9 +36,6 @@ _SEARCHES, _LOOPS = 12, 200
 
 #: A part below this share of the sequence is not searched for loops.
 _WORTHWHILE = 0.02
-
-#: Periods for which a shorter pattern must repeat to be a separate loop, not layers of a step.
-_FOR_LONG = 1.5
 
 #: Stretches below this share of the longest stretch at a period are ignored.
 _FRAGMENT = 0.1
@@ -81,7 +69,7 @@ def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
     periods: autotuning, which launches a few kernels repeatedly.  Costs n log n.
     """
     found: list[Loop] = []
-    least = max(2 * _REPEATS, int(_WORTHWHILE * len(symbols)))
+    least = max(2 * REPEATS, int(_WORTHWHILE * len(symbols)))
     regions = [(0, len(symbols))]
     for _ in range(_SEARCHES):
         regions.sort(key=lambda region: region[1] - region[0])
@@ -92,7 +80,7 @@ def loops(symbols: Codes, marks: Marks = ()) -> list[Loop]:
         period = _period(part, [own[first:last] for own in marks])
         if period is None:
             continue
-        parts, apart = _own_stretches(part, period)
+        parts, apart = own_stretches(part, period)
         if apart is not None:
             a, b = apart
             regions += [(first, first + a), (first + a, first + b), (first + b, last)]
@@ -115,7 +103,7 @@ def _period(symbols: Codes, marks: Marks) -> int | None:
         start = (len(symbols) - _SAMPLE) * 3 // 4
         sample = symbols[start : start + _SAMPLE]
         marks = [own[start : start + _SAMPLE] for own in marks]
-    longest = len(sample) // _REPEATS
+    longest = len(sample) // REPEATS
     if longest < 1:
         return None
     lags = _promising(sample)
@@ -160,7 +148,7 @@ def _shares(symbols: Codes, lags: list[int]) -> npt.NDArray[np.float64]:
 
 def _promising(symbols: Codes) -> list[int]:
     """Return the lags at which a sequence may equal itself, smallest first."""
-    longest = len(symbols) // _REPEATS
+    longest = len(symbols) // REPEATS
     scores = _scores(symbols)[: longest + 1]
     scores[1:] /= len(symbols) - np.arange(1, longest + 1)
     scores[0] = -1
@@ -171,7 +159,7 @@ def _promising(symbols: Codes) -> list[int]:
 
 def _longest(symbols: Codes, lag: int) -> tuple[int, int]:
     """Return the longest part that repeats at a lag at least three times; else the whole."""
-    runs = _runs(symbols[:-lag] == symbols[lag:], lag, least=_REPEATS - 1)
+    runs = repeating(symbols, lag, least=REPEATS - 1)
     return max(runs, key=lambda run: run[1] - run[0], default=(0, len(symbols)))
 
 
@@ -187,7 +175,7 @@ def _marked(symbols: Codes, marks: npt.NDArray[np.bool_], period: int) -> int | 
         # Distances between non-adjacent marks overlap.
         often = distances[lag] * lag >= apart * _MOSTLY * len(symbols)
         if often and _repeating_share(symbols, lag) >= _MOSTLY:
-            return lag if _REPEATS * lag < period else period
+            return lag if REPEATS * lag < period else period
     return None
 
 
@@ -212,102 +200,5 @@ def _repeating_share(symbols: Codes, lag: int) -> float:
     """Return the share of symbols that equal those one lag later, in repeating stretches."""
     alike = symbols[:-lag] == symbols[lag:]
     return sum(
-        int(np.count_nonzero(alike[a : b - lag])) for a, b in _runs(alike, lag, least=1)
+        int(np.count_nonzero(alike[a : b - lag])) for a, b in repeating(symbols, lag, least=1)
     ) / len(alike)
-
-
-def _own_stretches(
-    symbols: Codes, period: int
-) -> tuple[list[tuple[int, int, int]], tuple[int, int] | None]:
-    """Return the stretches that repeat at a period, without long parts of a shorter period.
-
-    If all of it repeats at shorter periods that differ, returns the longest such part: the period
-    is then a common multiple of several loops.
-    """
-    divisors = {period // prime for prime in range(2, period + 1) if _divides(prime, period)}
-    shorter = [
-        run
-        for lag in divisors
-        for run in _runs(symbols[:-lag] == symbols[lag:], lag, least=1)
-        if run[1] - run[0] >= _FOR_LONG * period
-    ]
-    whole = _stretches(symbols, period)
-    if shorter and len(whole) == 1 and _hold(shorter, whole[0]):
-        return [], max(shorter, key=lambda run: run[1] - run[0])
-    inner = [run for run in shorter if run[1] - run[0] >= _REPEATS * period]
-    if not inner:
-        return whole, None
-    own = np.ones(len(symbols) + 2, bool)
-    own[[0, -1]] = False
-    for first, last in inner:
-        own[first + 1 : last + 1] = False
-    edges = np.flatnonzero(own[1:] != own[:-1]).reshape(-1, 2)
-    found = [
-        (first + a, first + b, first + clean)
-        for first, last in edges.tolist()
-        if last - first >= _REPEATS * period
-        for a, b, clean in _stretches(symbols[first:last], period)
-    ]
-    # Nothing else repeats at this period: it belongs to the shorter period.
-    return found or whole, None
-
-
-def _hold(runs: list[tuple[int, int]], stretch: tuple[int, int, int]) -> bool:
-    """Return whether runs cover a stretch together, but none covers it alone."""
-    first, last, _ = stretch
-    held = np.zeros(last - first, bool)
-    for a, b in runs:
-        held[max(a - first, 0) : max(b - first, 0)] = True
-    longest = max(b - a for a, b in runs)
-    return bool(held.mean() >= _NEARLY_ALL and longest < _NEARLY_ALL * len(held))
-
-
-def _divides(prime: int, number: int) -> bool:
-    """Return whether a number is divisible by a prime; False for other divisors."""
-    return number % prime == 0 and all(prime % small for small in range(2, math.isqrt(prime) + 1))
-
-
-def _stretches(symbols: Codes, lag: int) -> list[tuple[int, int, int]]:
-    """Return first, last and a regular place of a repeating part, across irregular iterations."""
-    joined: list[tuple[int, int, int, int]] = []
-    for first, last in _runs(symbols[:-lag] == symbols[lag:], lag, least=1):
-        regular = (last - first, (first + last) // 2)
-        if joined and first <= joined[-1][1] + lag:
-            begin, _, *longest = joined.pop()
-            joined.append((begin, last, *max(regular, (longest[0], longest[1]))))
-        else:
-            joined.append((first, last, *regular))
-    return [
-        (first, last, clean) for first, last, _, clean in joined if last - first >= _REPEATS * lag
-    ]
-
-
-def _runs(alike: npt.NDArray[np.bool_], lag: int, least: int) -> list[tuple[int, int]]:
-    """Return first and last symbol of parts that repeat at a lag `least` times after the first."""
-    window = min(max(lag, 16), len(alike))
-    before = np.concatenate([[0], np.cumsum(alike, dtype=np.int32)])
-    # Positions whose centered window is mostly equal; the window is cut near the ends.
-    place = np.arange(len(alike))
-    low = np.maximum(place - window // 2, 0)
-    high = np.minimum(low + window, len(alike))
-    good = alike & (before[high] - before[low] >= ALIKE * (high - low))
-    # Good positions belong together unless a window of bad positions separates them.
-    places = np.flatnonzero(good)
-    if not len(places):
-        return []
-    breaks = np.flatnonzero(np.diff(places) > window // 2 + 1)
-    firsts = places[np.append(0, breaks + 1)]
-    lasts = places[np.append(breaks, len(places) - 1)] + 1
-    found = []
-    until = 0
-    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        # If an end of the repeating part cuts the window, fewer of its symbols are equal.
-        behind = np.arange(max(first - window, until), first)
-        fits = before[first] - before[behind] >= _NEARLY_ALL * (first - behind)
-        begin = int(behind[fits & alike[behind]].min(initial=first))
-        ahead = np.arange(last + 1, min(last + window, len(alike)) + 1)
-        fits = before[ahead] - before[last] >= _NEARLY_ALL * (ahead - last)
-        until = int(ahead[fits & alike[ahead - 1]].max(initial=last))
-        if until - begin >= least * lag:
-            found.append((begin, until + lag))
-    return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,7 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.ingest import columns
+from perfpipe.ingest.boundaries import boundaries
 from perfpipe.ingest.columns import Columns, Zones, in_order, joined, release, rows_where, taken
+from perfpipe.ingest.periods import loops
 from perfpipe.ingest.reading import ingest
 from perfpipe.ingest.torch import spool
 from perfpipe.ingest.torch.spool import Spool, open_sorter
@@ -68,6 +73,29 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
         Columns(tmp_path).new(1 << 58, np.int8)
 
 
+def _sequence() -> np.ndarray:
+    """Return steps of layers, with irregular steps and noise."""
+    random = np.random.default_rng(1)
+    step = np.concatenate([random.integers(0, 30, 12), np.tile([40, 41, 42], 9)])
+    codes = np.concatenate([random.integers(50, 90, 25), *[step] * 12, [91] * 40, *[step[:20]] * 9])
+    codes[random.random(len(codes)) < 0.01] = 99
+    return codes.astype(np.int32)
+
+
+@few_rows
+def test_loops_of_a_sequence_in_parts() -> None:
+    codes = _sequence()
+    found = loops(codes)
+    with patch.object(columns, "_AT_A_TIME", 1 << 18):
+        whole = loops(codes)
+    assert found == whole
+    for loop in whole:
+        edges = boundaries(codes, loop, loop.clean, Columns())
+        assert all(a < b for a, b in pairwise(edges.tolist()))
+        with patch.object(columns, "_AT_A_TIME", 1 << 18):
+            assert edges.tolist() == boundaries(codes, loop, loop.clean, Columns()).tolist()
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -104,3 +132,61 @@ def test_many_rows_in_any_order_are_sorted_in_little_memory(
     with patch.object(spool, "_SORTING_MEMORY", "28MB"), closing(open_sorter()) as con:
         found = [batch.numbers("start_ns").to_pylist() for batch in rows.in_time_order(con, 0)]
     assert [start for part in found for start in part] == sorted(starts)
+
+
+#: Bytes per event by which the peak may grow; times and codes of an event alone take more.
+_PER_EVENT = 80
+
+#: Makes a trace of this many launches, reads it with small buffers, and prints the peak in KiB.
+_PEAK = """
+import json, resource, sys
+from pathlib import Path
+from unittest.mock import patch
+from perfpipe.ingest import columns
+from perfpipe.ingest.nsys import timeline
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.torch import spool
+from perfpipe.store import Store
+from perfpipe import tablewriter
+
+launches, directory = int(sys.argv[1]), Path(sys.argv[2])
+with (directory / "trace.json").open("w") as file:
+    file.write('{"schemaVersion": 1, "traceEvents": [')
+    host = {"ph": "X", "pid": 42, "tid": 42}
+    for i in range(launches):
+        at, link = 500 * i, {"correlation": i + 1}
+        gpu = {"device": 0, "context": 1, "stream": 7, **link}
+        events = (
+            {**host, "cat": "cpu_op", "name": f"aten::op{i % 20}", "ts": at, "dur": 12},
+            {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 4, "dur": 6,
+             "args": link},
+            {"ph": "X", "cat": "kernel", "name": f"gemm{i % 30}", "pid": 0, "tid": 7, "ts": at + 30,
+             "dur": 1400, "args": gpu},
+        )
+        file.write(("," if i else "") + ",".join(map(json.dumps, events)))
+    file.write("]}")
+with (
+    patch.object(columns, "_AT_A_TIME", 1 << 13),
+    patch.object(columns, "_IN_MEMORY", 1 << 20),
+    patch.object(spool, "_SORTING_MEMORY", "20MB"),
+    patch.object(spool, "ROW_GROUP", 1 << 13),
+    patch.object(timeline, "ROW_GROUP", 1 << 13),
+    patch.object(tablewriter, "ROW_GROUP", 1 << 13),
+):
+    ingest(directory / "trace.json", Store(directory))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_memory_does_not_grow_with_a_trace(tmp_path: Path) -> None:
+    peaks = []
+    for launches in (50_000, 150_000):
+        directory = tmp_path / str(launches)
+        directory.mkdir()
+        ran = subprocess.run(
+            [sys.executable, "-c", _PEAK, str(launches), str(directory)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        peaks.append(int(ran.stdout) << 10)
+    few, many = peaks
+    assert (many - few) / (3 * 100_000) < _PER_EVENT

@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_last
+from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.nsys.issued import Issued, Placed
 from perfpipe.ingest.nsys.launch_steps import _kept, _parts, looping
 from perfpipe.ingest.nsys.steps import steps_of
@@ -90,7 +91,7 @@ def test_boundaries_survive_steps_with_more_launches(
     known = np.cumsum([0, *(len(part) for part in parts)])
     main = max(loops(codes), key=lambda loop: loop.last - loop.first)
     start = int(known[0 if longer > times // 2 else longer + 1])
-    found = boundaries(codes, main, start)
+    found = boundaries(codes, main, start, Columns())
     assert set(found.tolist()) >= set(known[1:-1].tolist())
     assert len(found) == len(known)
 
@@ -185,7 +186,7 @@ def test_a_first_step_that_sets_things_up_is_found() -> None:
     first = step[:30] + list(range(100, 115)) + step[30:]
     codes = _codes([[200] * 9, first, *[step] * 6])
     loop = max(loops(codes), key=lambda loop: loop.last - loop.first)
-    edges = boundaries(codes, loop, 9 + len(first))
+    edges = boundaries(codes, loop, 9 + len(first), Columns())
     begin = int(edges[0])
     earlier = begin if begin == 9 else irregular_first(codes, loop, begin)
     assert earlier == 9
@@ -218,7 +219,7 @@ def test_no_step_is_lost_at_the_end(step: list[int], times: int, behind: int, af
     parts = [*[step] * times, longer, *[step] * behind]
     codes = _codes([*parts, list(range(400, 400 + after))])
     main = max(loops(codes), key=lambda loop: loop.last - loop.first)
-    edges = boundaries(codes, main, 0).tolist()
+    edges = boundaries(codes, main, 0, Columns()).tolist()
     while (last := irregular_last(codes, main, edges[-1])) is not None:
         assert last > edges[-1]
         edges.append(last)
@@ -275,7 +276,7 @@ def test_threads_with_loops_of_their_own(periods: list[int], times: int, seed: i
     placed = Placed(
         process.host, process.host + 10, np.ones_like(device), device, device, process.host
     )
-    rows = list(_parts(_kept(process, placed), placed))
+    rows = list(_parts(_kept(process, lambda: [placed])))
     assert [set(part["device"].to_pylist()) for part in rows] == [{tid} for tid in sequences]
     assert [len(part["step"]) for part in rows] == [len(found[tid][0]) for tid in sequences]
     assert len({tuple(set(part["loop"].to_pylist())) for part in rows}) == len(periods)
@@ -283,7 +284,7 @@ def test_threads_with_loops_of_their_own(periods: list[int], times: int, seed: i
     one = Placed(
         process.host, process.host + 10, np.ones_like(device), device, 0 * device, process.host
     )
-    (part,) = _parts(_kept(process, one), one)
+    (part,) = _parts(_kept(process, lambda: [one]))
     launches = {
         tid: int((level.loop.ends - level.loop.heads).sum()) for tid, (level,) in found.items()
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Self
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from perfpipe.ingest.arrays import NONE, Ints, nullable
 from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.columns import slices
 from perfpipe.ingest.nsys.issued import Issued, Placed, issued
 from perfpipe.ingest.nsys.launches import Launches
 from perfpipe.ingest.nsys.loops import Level, loops_of
@@ -42,15 +44,16 @@ def write_steps(builder: ReportBuilder, launches: Launches) -> None:
     A loop launches the same kernels repeatedly, so no annotation is needed.  Nothing is written for
     processes without a loop.
     """
-    if not len(launches):
-        return
-    placed = Placed.of(launches)
+
+    def placed() -> Iterator[Placed]:
+        return (Placed.of(launches, some) for some in slices(len(launches)))
+
     loops: list[pa.Table] = []
     steps: list[pa.Table] = []
-    for process in issued(launches, placed):
+    for process in issued(launches):
         kept = _kept(process, placed)
         loops += [own.loops() for own in kept]
-        steps += [pa.table(part) for part in _parts(kept, placed)]
+        steps += [pa.table(part) for part in _parts(kept)]
     for name, parts, keys in (
         (LOOPS, loops, ("pid", "loop")),
         (TABLE, steps, ("start_ns", "pid", "device", "loop")),
@@ -61,23 +64,26 @@ def write_steps(builder: ReportBuilder, launches: Launches) -> None:
             builder.write(name, columns, whole.num_rows)
 
 
-def _kept(process: Issued, placed: Placed) -> list[_Kept]:
-    """Return the loops of a process, by sequence of launches."""
+def _kept(process: Issued, placed: Callable[[], Iterable[Placed]]) -> list[_Kept]:
+    """Return the loops of a process by sequence of launches; `placed` yields all operations."""
     sequences = [(part, found) for part, found in looping(process) if found]
     before = [0, *accumulate(len(found) for _, found in sequences)]
-    return [
-        _Kept.of(part, found, placed, loops)
-        for (part, found), loops in zip(sequences, before, strict=False)
+    kept = [
+        _Kept(part, found, loops) for (part, found), loops in zip(sequences, before, strict=False)
     ]
+    for some in placed() if kept else ():
+        for own in kept:
+            own.add(some)
+    return kept
 
 
-def _parts(kept: Sequence[_Kept], placed: Placed) -> Iterator[dict[str, pa.Array]]:
+def _parts(kept: Sequence[_Kept]) -> Iterator[dict[str, pa.Array]]:
     """Yield the iterations of a process on each GPU.
 
     If threads have separate loops, a GPU gets the steps of the thread that uses it most.
     """
     for gpu in sorted({gpu for own in kept for gpu in own.used}):
-        yield max(kept, key=lambda own: own.used.get(gpu, 0)).on(gpu, placed)
+        yield max(kept, key=lambda own: own.used[gpu]).on(gpu)
 
 
 def looping(process: Issued) -> list[tuple[Issued, list[Level]]]:
@@ -87,11 +93,14 @@ def looping(process: Issued) -> list[tuple[Issued, list[Level]]]:
     is searched separately, if that finds more.
     """
     whole = steps_of(process)
-    threads, counts = np.unique(process.tid, return_counts=True)
-    large = threads[counts >= _LARGE * len(process.tid)]
-    if len(threads) < 2 or _covered(whole) >= _MOSTLY * len(process.tid):
+    counts = Counter[int]()
+    for some in slices(len(process.tid)):
+        threads, launches = np.unique(process.tid[some], return_counts=True)
+        counts.update(dict(zip(threads.tolist(), launches.tolist(), strict=True)))
+    large = [thread for thread in sorted(counts) if counts[thread] >= _LARGE * counts.total()]
+    if len(counts) < 2 or _covered(whole) >= _MOSTLY * len(process.tid):
         return [(process, loops_of(process, whole))]
-    parts = [process.of_thread(int(thread)) for thread in large]
+    parts = [process.of_thread(thread) for thread in large]
     alone = [(part, steps_of(part)) for part in parts]
     exact = sum(_covered(found) for _, found in alone)
     levels = loops_of(process, whole)
@@ -115,43 +124,60 @@ def _covered(found: Sequence[Steps]) -> int:
     return sum(steps.last - steps.first for steps in found)
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """The loops of a sequence, and which operations each iteration has.
+@dataclass
+class _OnGpu:
+    """When the first operation of each iteration began on a GPU, and the last one ended, ns."""
 
-    `before` is the number of loops of earlier sequences of the process, and `used` the number of
-    operations on each device.
-    """
-
-    part: Issued
-    levels: list[Level]
-    rows: Ints
-    used: dict[int, int]
-    before: int
+    first: Ints
+    last: Ints
 
     @classmethod
-    def of(cls, part: Issued, levels: list[Level], placed: Placed, before: int) -> Self:
-        """Find the operations that the sequence launched."""
-        chosen = placed.pid == part.pid
-        if part.thread is not None:
-            chosen &= placed.tid == part.thread
+    def of(cls, iterations: int) -> Self:
+        """Return iterations without operations."""
+        return cls(np.full(iterations, np.iinfo(np.int64).max), np.full(iterations, NONE))
+
+
+class _Kept:
+    """The loops of a sequence of launches, and the operations of their iterations on each GPU.
+
+    `used` is the number of operations in loops on each GPU.
+    """
+
+    def __init__(self, part: Issued, levels: Sequence[Level], before: int) -> None:
+        """Take loops; this many loops of the process came before."""
+        self._part, self._levels, self._before = part, levels, before
+        self._combined = [_combined(level) for level in levels]
+        self._on_gpu: dict[tuple[int, int], _OnGpu] = {}
+        self.used = Counter[int]()
+
+    def add(self, placed: Placed) -> None:
+        """Add operations of all processes."""
+        chosen = placed.pid == self._part.pid
+        if self._part.thread is not None:
+            chosen &= placed.tid == self._part.thread
         rows = np.flatnonzero(chosen)
-        inside = np.zeros(len(rows), bool)
-        for level in levels:
-            if not level.outer:
-                inside |= _placed(level.begins, level.ends, placed.host[rows])[1]
-        rows = rows[inside]
-        devices, counts = np.unique(placed.device[rows], return_counts=True)
-        used = dict(zip(devices.tolist(), counts.tolist(), strict=True))
-        return cls(part, levels, rows, used, before)
+        used = np.zeros(len(rows), bool)
+        devices, codes = np.unique(placed.device[rows], return_inverse=True)
+        for number, (level, _) in enumerate(self._combined):
+            place, inside = _placed(level.begins, level.ends, placed.host[rows])
+            used |= inside
+            for code, device in enumerate(devices.tolist()):
+                own = np.flatnonzero(inside & (codes == code))
+                if len(own):
+                    key = (number, device)
+                    gpu = self._on_gpu.setdefault(key, _OnGpu.of(len(level)))
+                    np.minimum.at(gpu.first, place[own], placed.start[rows[own]])
+                    np.maximum.at(gpu.last, place[own], placed.end[rows[own]])
+        for code, device in enumerate(devices.tolist()):
+            self.used[device] += int(np.count_nonzero(used & (codes == code)))
 
     def loops(self) -> pa.Table:
         """Return the rows of launch_loops."""
         rows = [
             {
-                "pid": self.part.pid,
-                "loop": self.before + level.number,
-                "parent": self.before + level.outer if level.outer else None,
+                "pid": self._part.pid,
+                "loop": self._before + level.number,
+                "parent": self._before + level.outer if level.outer else None,
                 "level": level.level,
                 "role": level.role.role,
                 "source": level.source,
@@ -165,28 +191,24 @@ class _Kept:
                 "share": level.role.share,
                 "why": level.role.why,
             }
-            for level in self.levels
+            for level in self._levels
         ]
         return pa.Table.from_pylist(rows, schema=tables()[LOOPS].schema)
 
-    def on(self, gpu: int, placed: Placed) -> dict[str, pa.Array]:
+    def on(self, gpu: int) -> dict[str, pa.Array]:
         """Return the columns of launch_steps for the iterations with operations on a GPU."""
-        own = self.rows[placed.device[self.rows] == gpu]
-        parts = [self._iterations(level, gpu, own, placed) for level in self.levels]
+        parts = [
+            self._iterations(level, repeats, gpu, self._on_gpu[number, gpu])
+            for number, (level, repeats) in enumerate(self._combined)
+            if (number, gpu) in self._on_gpu
+        ]
         return {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
 
-    def _iterations(self, level: Level, gpu: int, own: Ints, placed: Placed) -> dict[str, pa.Array]:
-        level, repeats = _combined(level)
-        place, inside = _placed(level.begins, level.ends, placed.host[own])
-        own, place = own[inside], place[inside]
-        there, step = np.unique(place, return_inverse=True)
-        first = np.full(len(there), np.iinfo(np.int64).max)
-        last = np.full(len(there), NONE)
-        np.minimum.at(first, step, placed.start[own])
-        np.maximum.at(last, step, placed.end[own])
-        ended = last != NONE
-        there, first, last = there[ended], first[ended], last[ended]
+    def _iterations(self, level: Level, repeats: int, gpu: int, own: _OnGpu) -> dict[str, pa.Array]:
+        there = np.flatnonzero(own.last != NONE)
         columns: dict[str, npt.NDArray[Any]] = {
+            "start_ns": own.first,
+            "end_ns": own.last,
             "run": level.run,
             "step": np.arange(1, len(level) + 1),
             "host_start_ns": level.begins,
@@ -195,11 +217,9 @@ class _Kept:
         }
         match = level.match[there]
         return {
-            "pid": pa.repeat(self.part.pid, len(there)),
+            "pid": pa.repeat(self._part.pid, len(there)),
             "device": nullable(np.full(len(there), gpu)),
-            "loop": pa.array(np.full(len(there), self.before + level.number)),
-            "start_ns": pa.array(first),
-            "end_ns": pa.array(last),
+            "loop": pa.array(np.full(len(there), self._before + level.number)),
             "period": pa.array(np.full(len(there), int(level.loop.length) * repeats)),
             "repeats": pa.array(np.full(len(there), repeats)),
             "match": pa.array(match, mask=np.isnan(match)),

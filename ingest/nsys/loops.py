@@ -9,17 +9,21 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from perfpipe.ingest.alternation import Launched, Repeats, alike, alternations
+from perfpipe.ingest.alternation import LEAST, Launched, Repeats, alike, alternations
 from perfpipe.ingest.arrays import Ints
 from perfpipe.ingest.nesting import Events, Nested, nested, per_iteration
 from perfpipe.ingest.nsys.issued import Issued
-from perfpipe.ingest.nsys.roles import Judged, Role, copies_of, pauses_of
+from perfpipe.ingest.nsys.roles import Judged, Role, copies_of
 from perfpipe.ingest.nsys.steps import Steps, host_times
-from perfpipe.ingest.periods import ALIKE
+from perfpipe.ingest.nsys.waits import pauses_of
+from perfpipe.ingest.stretches import ALIKE
 
 #: Marking symbols of a loop that repeats exactly: it needs no others.
 _EXACT = 10
 
+
+#: Launches that are searched for loops whose iterations vary, which bounds memory.
+_SEARCHED = 1 << 20
 
 #: Loops with a smaller share of the GPU time are dropped, and so are loops beyond this number.
 _SHARE, _LOOPS = 0.02, 40
@@ -119,36 +123,46 @@ def loops_of(process: Issued, found: Sequence[Steps]) -> list[Level]:
 
     `found` are loops whose launches repeat at a fixed distance, with exact iterations.  Symbols
     that alternate also show loops whose iterations vary.  If both show a loop, its exact iterations
-    are used, unless some are missing.
+    are used, unless some are missing.  In a very long sequence, only a part is searched for loops
+    whose iterations vary, and it decides the roles of all loops.
     """
-    optimizer = Events.of(process.optimizer)
-    copies = copies_of(process, process.result | process.given)
+    begin = max(len(process.host) - _SEARCHED, 0) * 3 // 4
+    part = process.part(begin, begin + _SEARCHED) if begin else process
     by_period = groupby(
         sorted(found, key=lambda steps: (steps.period, steps.first)), key=lambda own: own.period
     )
-    exact: list[Repeats] = [
+    optimizer = Events.of(process.optimizer)
+    whole: list[Repeats] = [
         _between_updates(_exact(list(group), optimizer), process, optimizer)
         for _, group in by_period
     ]
-    loops: list[Repeats] = []
-    launched = Launched(
-        process.symbol, pauses_of(process), process.busy, process.optimizer, process.graph
-    )
-    for varying in alternations(launched):
-        loop = _between_updates(varying, process, optimizer)
-        same = next((own for own in exact if alike(own, loop)), None)
+    pairs = [(loop.within(begin, len(part.host)), loop) for loop in whole]
+    exact = [(own, loop) for own, loop in pairs if len(own) >= LEAST]
+    optimizer = Events.of(part.optimizer)
+    loops: list[tuple[Repeats, Repeats]] = []
+    for varying in _varying(part):
+        loop = _between_updates(varying, part, optimizer)
+        same = next((pair for pair in exact if alike(pair[0], loop)), None)
         if same is not None:
-            same.members += loop.members
-        if same is None or len(loop) > len(same):
-            loops.append(loop)
-            exact = [own for own in exact if own is not same]
-    loops += exact
-    loops.sort(key=lambda loop: loop.length)
-    trees = nested(loops, optimizer, copies)
-    roles = Judged(process, trees).roles()
-    shown = _shown(trees, roles)
+            same[0].members += loop.members
+        if same is None or (not begin and len(loop) > len(same[0])):
+            loops.append((loop, loop.within(-begin, len(process.host))))
+            exact = [pair for pair in exact if pair is not same]
+    loops = sorted(loops + exact, key=lambda pair: pair[0].length)
+    copies = copies_of(part, part.result | part.given)
+    trees = nested([own for own, _ in loops], optimizer, copies)
+    shown = _shown(trees, Judged(part, trees).roles())
     numbers = {id(node): number for number, (node, _) in enumerate(shown, 1)}
-    return [_level(process, node, role, numbers) for node, role in shown]
+    of = {id(own): loop for own, loop in loops}
+    return [_level(process, of[id(node.loop)], node, role, numbers) for node, role in shown]
+
+
+def _varying(process: Issued) -> list[Repeats]:
+    """Return the loops that alternating symbols show."""
+    pauses = pauses_of(process, process.columns.beside())
+    return alternations(
+        Launched(process.symbol, pauses, process.busy, process.optimizer, process.graph)
+    )
 
 
 def _shown(trees: Sequence[Nested], roles: Sequence[Role]) -> list[tuple[Nested, Role]]:
@@ -236,8 +250,10 @@ def _between_updates(loop: Repeats, process: Issued, optimizer: Events) -> Repea
     return loop.behind(first, process.host)
 
 
-def _level(process: Issued, node: Nested, role: Role, numbers: dict[int, int]) -> Level:
-    loop, outer = node.loop, node.outer
+def _level(
+    process: Issued, loop: Repeats, node: Nested, role: Role, numbers: dict[int, int]
+) -> Level:
+    outer = node.outer
     depth, around = 1, outer
     while around is not None:
         depth, around = depth + 1, around.outer
@@ -249,7 +265,7 @@ def _level(process: Issued, node: Nested, role: Role, numbers: dict[int, int]) -
         edges = np.unique(np.concatenate([loop.heads, loop.ends]))
         host = host_times(process, edges)
         begins, ends = (host[np.searchsorted(edges, own)] for own in (loop.heads, loop.ends))
-    counts = None if outer is None else per_iteration(loop, outer.loop)
+    counts = None if outer is None else per_iteration(node.loop, outer.loop)
     return Level(
         loop=loop,
         role=role,
@@ -265,7 +281,7 @@ def _level(process: Issued, node: Nested, role: Role, numbers: dict[int, int]) -
         per_outer=None
         if counts is None
         else (int(counts.min()), float(np.median(counts)), int(counts.max())),
-        variable=any(_varies(per_iteration(inner.loop, loop)) for inner in node.inner),
+        variable=any(_varies(per_iteration(inner.loop, node.loop)) for inner in node.inner),
     )
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.alternation import Repeats
-from perfpipe.ingest.arrays import Codes, Ints
+from perfpipe.ingest.arrays import Codes
 from perfpipe.ingest.nesting import Events, Nested, in_turn
 from perfpipe.ingest.nsys.issued import Issued
+from perfpipe.ingest.nsys.waits import pauses_of
 
 #: Share of the launches of a loop that are kernels of autotuners, if it is a loop of trials.
 _TRIED = 0.05
@@ -71,7 +72,7 @@ class Judged:
         self._sampling = Events.of(process.sampling)
         self._graphs = Events.of(process.graph)
         self._busy = np.append(0, np.cumsum(process.busy))
-        self._pauses = pauses_of(process)
+        self._pauses = pauses_of(process, process.columns.beside())
         self._evidence = {id(node): tuple(self._signs(node)) for node in trees}
         trials = [node for node in trees if self._tries(node)]
         self._trying = {id(node) for trial in trials for node in _below(trial)}
@@ -231,14 +232,6 @@ def _variants(symbols: Codes, loop: Repeats) -> float:
     own = np.searchsorted(loop.heads, first, side="right") - 1
     inside = (own >= 0) & (last < loop.ends[np.maximum(own, 0)])
     return len(np.unique(own[inside])) / len(loop)
-
-
-def pauses_of(process: Issued) -> Ints:
-    """Return the host time between each launch and the previous one, ns."""
-    pauses = process.host.copy()
-    pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
-    pauses[:1] = 0
-    return pauses
 
 
 def copies_of(process: Issued, chosen: npt.NDArray[np.bool_]) -> Events:

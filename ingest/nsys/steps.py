@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ import numpy.typing as npt
 
 from perfpipe.ingest.arrays import Codes, Ints
 from perfpipe.ingest.boundaries import boundaries, irregular_first, irregular_last
+from perfpipe.ingest.columns import Columns, joined, slices
 from perfpipe.ingest.nsys.issued import Issued
-from perfpipe.ingest.periods import Loop, Marks, loops
+from perfpipe.ingest.nsys.waits import after_inputs, begins_of, idle_of, pauses_of, results_of
+from perfpipe.ingest.periods import Loop, loops
 
 #: Share of the iterations in which the boundary must be at the same place.
 _MOST = 0.5
@@ -56,11 +59,9 @@ class Steps:
 def steps_of(process: Issued) -> list[Steps]:
     """Return the steps of each loop of a process, in order."""
     found: list[Steps] = []
-    pauses = process.host.copy()
-    pauses[1:] -= np.minimum(process.ended[:-1], process.host[1:])
-    pauses[:1] = 0
-    waits = ((np.maximum(process.idle, _idle_of_copies(process)), "idle"), (pauses, "host"))
-    known = loops(process.symbol, _marks(process))
+    columns = process.columns.beside()
+    waits = ((idle_of(process, columns), "idle"), (pauses_of(process, columns), "host"))
+    known = loops(process.symbol, (process.optimizer, after_inputs(process, columns)))
     for loop in sorted(known, key=lambda loop: loop.first - loop.last):
         if any(steps.first < loop.last and loop.first < steps.last for steps in found):
             # It is part of the irregular first iteration of a larger loop.
@@ -104,31 +105,29 @@ def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
 
 def _usual(symbols: Codes, repeats: int) -> set[int]:
     """Return the symbols that occur in most iterations."""
-    return set(np.flatnonzero(2 * np.bincount(symbols) >= repeats).tolist())
-
-
-def _marks(process: Issued) -> Marks:
-    """Return launches that occur a few times per step: optimizers, and launches after inputs."""
-    inputs = np.zeros(len(process.host), bool)
-    following = np.searchsorted(process.host, process.copy_host[process.given])
-    inputs[following[following < len(inputs)]] = True
-    return process.optimizer, inputs
+    counts = Counter[int]()
+    for some in slices(len(symbols)):
+        often = np.bincount(symbols[some])
+        counts.update({int(symbol): int(often[symbol]) for symbol in np.flatnonzero(often)})
+    return {symbol for symbol, count in counts.items() if 2 * count >= repeats}
 
 
 def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -> Steps | None:
     """Return the steps of a loop between the previous loop (`since`) and the next (`until`)."""
-    codes = process.symbol
+    codes, columns = process.symbol, process.columns.beside()
     start, boundary = _boundary(process, loop, waits)
-    edges = boundaries(codes, loop, start)
-    earlier = irregular_first(codes, loop, int(edges[0]))
-    if earlier is not None:
-        edges = np.append(earlier, edges)
-    while (later := irregular_last(codes[:until], loop, int(edges[-1]))) is not None:
-        edges = np.append(edges, later)
-    edges = edges[(edges >= since) & (edges <= until)]
+    regular = boundaries(codes, loop, start, columns)
+    earlier = irregular_first(codes, loop, int(regular[0]))
+    ends = [int(regular[-1])]
+    while (later := irregular_last(codes[:until], loop, ends[-1])) is not None:
+        ends.append(later)
+    irregular = ([] if earlier is None else [earlier], ends[1:])
+    before, after = (np.array(edges, np.int64) for edges in irregular)
+    edges = joined(columns, [before, regular, after])
+    edges = edges[slice(*np.searchsorted(edges, (since, until + 1)))]
     if len(edges) < 3:
         return None
-    match = _match(process, loop, edges)
+    match = _match(process, loop, edges, columns)
     return Steps(loop.period, edges, host_times(process, edges), match, boundary)
 
 
@@ -139,13 +138,17 @@ def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
     longest host time in most iterations.
     """
     anchor = loop.clean
-    edges = boundaries(process.symbol, loop, anchor)
-    regular = edges[:-1][np.diff(edges) == loop.period][:_LOOKED_AT]
+    edges = boundaries(process.symbol, loop, anchor, process.columns.beside())
+    regular = np.zeros(0, np.int64)
+    for some in slices(len(edges) - 1):
+        begins = edges[some]
+        lengths = np.diff(edges[some.start : some.stop + 1])
+        regular = np.append(regular, begins[lengths == loop.period])[:_LOOKED_AT]
     if not len(regular):
         return anchor, "launch"
-    places = regular[:, None] + np.arange(loop.period)
-    found = {why: _longest(values[places]) for values, why in waits}
-    found["optimizer"] = _behind_optimizer(process.optimizer[places[0]])
+    found = {why: _longest(values, regular, loop.period) for values, why in waits}
+    first = slice(int(regular[0]), int(regular[0]) + loop.period)
+    found["optimizer"] = _behind_optimizer(process.optimizer[first])
     for why in ("idle", "optimizer", "host"):
         phase = found[why]
         if phase is not None:
@@ -153,11 +156,16 @@ def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
     return anchor, "launch"
 
 
-def _longest(values: Ints) -> int | None:
-    """Return the column with the largest value in most rows; None if there is none."""
-    votes = np.bincount(values.argmax(axis=1)[values.max(axis=1) > 0], minlength=1)
+def _longest(values: Ints, begins: Ints, period: int) -> int | None:
+    """Return the place of the largest value in most iterations; None if there is none."""
+    votes = np.zeros(period, np.int64)
+    for some in slices(len(begins), among=len(values)):
+        for begin in begins[some].tolist():
+            iteration = values[begin : begin + period]
+            place = int(iteration.argmax())
+            votes[place] += iteration[place] > 0
     phase = int(votes.argmax())
-    return phase if votes[phase] > _MOST * len(values) else None
+    return phase if votes[phase] > _MOST * len(begins) else None
 
 
 def _behind_optimizer(optimizer: npt.NDArray[np.bool_]) -> int | None:
@@ -170,58 +178,48 @@ def _behind_optimizer(optimizer: npt.NDArray[np.bool_]) -> int | None:
     return int((places[gaps.argmax()] + 1) % len(optimizer))
 
 
-def _idle_of_copies(process: Issued) -> Ints:
-    """Return the longest idle time before the copies that precede each launch."""
-    idle = np.zeros(len(process.host), np.int64)
-    following = np.searchsorted(process.host, process.copy_host)
-    # Copies before a result belong to earlier launches.
-    results = process.copy_host[process.result]
-    answered = np.searchsorted(results, process.copy_host)
-    behind = np.append(results, np.iinfo(np.int64).max)[answered]
-    kept = following < len(idle)
-    kept[kept] &= behind[kept] > process.host[following[kept]]
-    kept &= ~process.result
-    np.maximum.at(idle, following[kept], process.copy_idle[kept])
-    return idle
-
-
 def host_times(process: Issued, edges: Ints) -> Ints:
     """Return when the host begins each iteration and ends the last one, ns.
 
     Copies between two iterations that follow the last result belong to the later iteration.
     """
     inner = edges[edges < len(process.host)]
-    before = np.searchsorted(process.copy_host, process.host[np.maximum(inner - 1, 0)])
-    before[inner == 0] = 0
-    until = np.searchsorted(process.copy_host, process.host[inner])
-    last_result = np.append(
-        -1, np.maximum.accumulate(np.where(process.result, np.arange(len(process.result)), -1))
-    )
-    first = np.maximum(before, last_result[until] + 1)
-    times = process.host[inner].copy()
-    some = first < until
-    times[some] = process.copy_host[first[some]]
+    results = results_of(process, process.columns.beside())
+    parts = [
+        begins_of(process, results, inner[some])
+        for some in slices(len(inner), among=len(process.host))
+    ]
+    found = np.concatenate(parts, axis=1)
+    before, first, until = found[:3]
+    times: Ints = found[3]
+    usual = int(np.median((first - before)[1:])) if len(first) > 1 else 0
     if edges[-1] < len(process.host):
         # Launches after the loop do not belong to its last step.
-        usual = int(np.median((first - before)[1:])) if len(first) > 1 else 0
         end = int(before[-1]) + usual
         times[-1] = process.copy_host[end] if end < until[-1] else times[-1]
         return times
     behind = int(np.searchsorted(process.copy_host, process.host[-1]))
-    usual = int(np.median((first - before)[1:])) if len(first) > 1 else 0
     end = behind + usual
     final = process.copy_host[end] if end < len(process.copy_host) else np.iinfo(np.int64).max
     return np.append(times, final)
 
 
-def _match(process: Issued, loop: Loop, edges: Ints) -> npt.NDArray[np.float64]:
+def _match(process: Issued, loop: Loop, edges: Ints, columns: Columns) -> npt.NDArray[np.float64]:
     """Return the share of each iteration that equals the previous or next iteration."""
     period, low = loop.period, max(int(edges[0]) - loop.period, 0)
     codes = process.symbol[low : int(edges[-1]) + period]
-    same = codes[:-period] == codes[period:]
-    alike = np.zeros(len(codes), bool)
-    alike[: len(same)] |= same
-    alike[period:] |= same
-    sums = np.append(0, np.cumsum(alike))
-    shares: npt.NDArray[np.float64] = np.diff(sums[edges - low]) / np.diff(edges)
+    sums = columns.new(len(codes) + 1, np.int64)
+    for some in slices(len(codes)):
+        own = codes[some]
+        alike = np.zeros(len(own), bool)
+        later = codes[some.start + period : some.stop + period]
+        alike[: len(later)] |= own[: len(later)] == later
+        begin = max(some.start, period)
+        earlier = codes[begin - period : max(some.stop - period, 0)]
+        alike[len(own) - len(earlier) :] |= own[len(own) - len(earlier) :] == earlier
+        sums[some.start + 1 : some.stop + 1] = sums[some.start] + np.cumsum(alike)
+    shares: npt.NDArray[np.float64] = columns.new(len(edges) - 1, np.float64)
+    for some in slices(len(shares), among=len(codes)):
+        own_edges = edges[some.start : some.stop + 1]
+        shares[some] = np.diff(sums[own_edges - low]) / np.diff(own_edges)
     return shares

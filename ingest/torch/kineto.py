@@ -39,8 +39,8 @@ def read_kineto(builder: ReportBuilder) -> None:
     """Read the complete events of a trace; raises InputError if it has none.
 
     Times are exact: the microseconds of the trace become integer nanoseconds digit by digit.
-    Events are read one by one, sorted on disk, and joined a few at a time.  Only times and codes
-    of launches stay in memory.
+    Events are read one by one, sorted on disk, and joined a few at a time.  Only distinct values
+    stay in memory: names, shapes, arguments of torch.distributed calls, threads, streams.
     """
     trace = TraceJson(chunks(builder.source.content))
     admission = Admission()
