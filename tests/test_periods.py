@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import lcm
 from random import Random
 
 import numpy as np
@@ -101,7 +102,8 @@ def test_boundaries_survive_steps_with_more_launches(
 def test_the_period_is_that_of_the_step_behind_much_auto_tuning(seed: int) -> None:
     """What is tuned before may launch several times as much as the loop.
 
-    Layers as long as what is tuned are not looked at: they have its period.
+    Layers that repeat at a multiple of the length of what is tuned are not looked at: they have its
+    period.
     """
     random = Random(seed)
 
@@ -109,10 +111,11 @@ def test_the_period_is_that_of_the_step_behind_much_auto_tuning(seed: int) -> No
         return random.choices(range(symbols), k=random.randint(least, most))
 
     before_layers, layer = some(20, 60, 13), some(2, 12, 13)
-    step = before_layers + layer * random.randint(0, 12) + some(20, 60, 13)
+    layers = layer * random.randint(0, 12)
+    step = before_layers + layers + some(20, 60, 13)
     times = random.randint(4, 24)
     tried = [300 + symbol for symbol in some(8, 24, 4)]
-    assume(len(tried) % len(layer) and len(layer) % len(tried))
+    assume(2 * lcm(len(tried), len(layer)) > len(layers))
     tuning = tried * (random.randint(1, 6) * times * len(step) // len(tried))
     before = len(tuning) + 3
     last = loops(_codes([tuning, [400, 401, 402], *[step] * times]))[-1]

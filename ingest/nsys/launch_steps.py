@@ -158,7 +158,7 @@ class _Kept:
         rows = np.flatnonzero(chosen)
         used = np.zeros(len(rows), bool)
         devices, codes = np.unique(placed.device[rows], return_inverse=True)
-        for number, (level, _) in enumerate(self._combined):
+        for number, level in enumerate(self._combined):
             place, inside = _placed(level.begins, level.ends, placed.host[rows])
             used |= inside
             for code, device in enumerate(devices.tolist()):
@@ -182,7 +182,7 @@ class _Kept:
                 "role": level.role.role,
                 "source": level.source,
                 "evidence": ", ".join(level.role.evidence) or None,
-                "iterations": len(level),
+                "iterations": level.iterations,
                 "launches": float(level.loop.length),
                 "variable": int(level.variable),
                 "fewest": level.per_outer[0] if level.per_outer else None,
@@ -198,13 +198,13 @@ class _Kept:
     def on(self, gpu: int) -> dict[str, pa.Array]:
         """Return the columns of launch_steps for the iterations with operations on a GPU."""
         parts = [
-            self._iterations(level, repeats, gpu, self._on_gpu[number, gpu])
-            for number, (level, repeats) in enumerate(self._combined)
+            self._iterations(level, gpu, self._on_gpu[number, gpu])
+            for number, level in enumerate(self._combined)
             if (number, gpu) in self._on_gpu
         ]
         return {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
 
-    def _iterations(self, level: Level, repeats: int, gpu: int, own: _OnGpu) -> dict[str, pa.Array]:
+    def _iterations(self, level: Level, gpu: int, own: _OnGpu) -> dict[str, pa.Array]:
         there = np.flatnonzero(own.last != NONE)
         columns: dict[str, npt.NDArray[Any]] = {
             "start_ns": own.first,
@@ -214,14 +214,14 @@ class _Kept:
             "host_start_ns": level.begins,
             "host_end_ns": level.ends,
             "launches": level.loop.ends - level.loop.heads,
+            "period": int(level.loop.length) * level.repeats,
+            "repeats": level.repeats,
         }
         match = level.match[there]
         return {
             "pid": pa.repeat(self._part.pid, len(there)),
             "device": nullable(np.full(len(there), gpu)),
             "loop": pa.array(np.full(len(there), self._before + level.number)),
-            "period": pa.array(np.full(len(there), int(level.loop.length) * repeats)),
-            "repeats": pa.array(np.full(len(there), repeats)),
             "match": pa.array(match, mask=np.isnan(match)),
             "boundary": pa.array(np.full(len(there), level.boundary, object), pa.string()),
             **{name: pa.array(values[there]) for name, values in columns.items()},
@@ -234,7 +234,7 @@ def _placed(begins: Ints, ends: Ints, host: Ints) -> tuple[Ints, npt.NDArray[np.
     return place, (host >= begins[place]) & (host < ends[place])
 
 
-def _combined(level: Level) -> tuple[Level, int]:
-    """Return a loop with several iterations in one, if it has too many, and how many."""
-    repeats = -(-len(level) // _MOST_STEPS)
-    return (level, 1) if repeats == 1 else (level.every(repeats), repeats)
+def _combined(level: Level) -> Level:
+    """Return a loop with several iterations in one, if it has too many."""
+    several = -(-len(level) // _MOST_STEPS)
+    return level if several == 1 else level.every(several)

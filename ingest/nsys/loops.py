@@ -49,17 +49,18 @@ class Exact(Repeats):
     """A loop whose launches repeat at a fixed distance.
 
     `begins` and `until` are the host times of each iteration, ns, and `match` the share of launches
-    that repeat.
+    that repeat.  `repeats` is how many iterations are combined into one.
     """
 
     boundary: str
+    repeats: Ints
     begins: Ints
     until: Ints
     match: npt.NDArray[np.float64]
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Exact:
         """Return the loop with some of its iterations."""
-        names = ("heads", "ends", "begins", "until", "match")
+        names = ("heads", "ends", "begins", "until", "match", "repeats")
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def behind(self, first: Repeats, host: Ints) -> Exact:
@@ -71,6 +72,7 @@ class Exact(Repeats):
             begins=np.append(host[first.heads], self.begins),
             until=np.append(host[first.ends], self.until),
             match=np.append(np.full(len(first), np.nan), self.match),
+            repeats=np.append(np.full(len(first), 1), self.repeats),
         )
 
 
@@ -94,12 +96,18 @@ class Level:
     ends: Ints
     run: Ints
     match: npt.NDArray[np.float64]
+    repeats: Ints
     boundary: str
     per_outer: tuple[int, float, int] | None
     variable: bool
 
     def __len__(self) -> int:
         return len(self.loop)
+
+    @property
+    def iterations(self) -> int:
+        """The number of iterations, of which several may be combined into one."""
+        return int(self.repeats.sum())
 
     def every(self, several: int) -> Level:
         """Return the loop with several iterations of a run combined into one."""
@@ -114,6 +122,7 @@ class Level:
             begins=self.begins[first],
             ends=self.ends[last],
             run=self.run[first],
+            repeats=np.add.reduceat(self.repeats, first),
             match=np.where(np.isnan(self.match[first]), np.nan, sums / (last - first + 1)),
         )
 
@@ -131,12 +140,7 @@ def loops_of(process: Issued, found: Sequence[Steps]) -> list[Level]:
     by_period = groupby(
         sorted(found, key=lambda steps: (steps.period, steps.first)), key=lambda own: own.period
     )
-    optimizer = Events.of(process.optimizer)
-    whole: list[Repeats] = [
-        _between_updates(_exact(list(group), optimizer), process, optimizer)
-        for _, group in by_period
-    ]
-    pairs = [(loop.within(begin, len(part.host)), loop) for loop in whole]
+    pairs = [_exact(list(group), process, begin, len(part.host)) for _, group in by_period]
     exact = [(own, loop) for own, loop in pairs if len(own) >= LEAST]
     optimizer = Events.of(part.optimizer)
     loops: list[tuple[Repeats, Repeats]] = []
@@ -209,8 +213,10 @@ def _overlap(loop: Repeats, other: Repeats) -> bool:
     return float(inside.mean()) > _BESIDE
 
 
-def _exact(found: Sequence[Steps], optimizer: Events) -> Exact:
-    """Return all runs of a period as one loop.
+def _exact(
+    found: Sequence[Steps], process: Issued, begin: int, count: int
+) -> tuple[Repeats, Repeats]:
+    """Return all runs of a period as one loop: its iterations in a part of the launches, and all.
 
     If an optimizer belongs to the loop, other launches without it are not iterations.
     """
@@ -218,16 +224,27 @@ def _exact(found: Sequence[Steps], optimizer: Events) -> Exact:
     loop = Exact(
         heads=np.concatenate([own[:-1] for own in edges]),
         ends=np.concatenate([own[1:] for own in edges]),
-        length=float(np.median(np.concatenate([np.diff(own) for own in edges]))),
+        length=float(found[0].period),
         members=_EXACT,
         boundary=found[0].boundary,
+        repeats=np.repeat([steps.repeats for steps in found], [len(own) - 1 for own in edges]),
         begins=np.concatenate([steps.host[:-1] for steps in found]),
         until=np.concatenate([steps.host[1:] for steps in found]),
         match=np.concatenate([steps.match for steps in found]),
     )
-    if optimizer.share(loop) < _UPDATED:
-        return loop
-    return loop.only((optimizer.counts(loop) > 0) | (loop.match >= ALIKE))
+    if (loop.repeats > 1).any():
+        every = [
+            steps.every[slice(*np.searchsorted(steps.every, (begin, begin + count + 1)))]
+            for steps in found
+        ]
+        heads = np.concatenate([own[:-1] for own in every])
+        ends = np.concatenate([own[1:] for own in every])
+        return Repeats(heads - begin, ends - begin, loop.length, loop.members), loop
+    optimizer = Events.of(process.optimizer)
+    if optimizer.share(loop) >= _UPDATED:
+        loop = loop.only((optimizer.counts(loop) > 0) | (loop.match >= ALIKE))
+    whole = _between_updates(loop, process, optimizer)
+    return whole.within(begin, count), whole
 
 
 def _between_updates(loop: Repeats, process: Issued, optimizer: Events) -> Repeats:
@@ -259,9 +276,10 @@ def _level(
         depth, around = depth + 1, around.outer
     if isinstance(loop, Exact):
         source, boundary, match = "period", loop.boundary, loop.match
-        begins, ends = loop.begins, loop.until
+        begins, ends, repeats = loop.begins, loop.until, loop.repeats
     else:
         source, boundary, match = "symbols", "host", np.full(len(loop), np.nan)
+        repeats = np.full(len(loop), 1)
         edges = np.unique(np.concatenate([loop.heads, loop.ends]))
         host = host_times(process, edges)
         begins, ends = (host[np.searchsorted(edges, own)] for own in (loop.heads, loop.ends))
@@ -277,6 +295,7 @@ def _level(
         ends=ends,
         run=np.append(1, 1 + np.cumsum(loop.heads[1:] > loop.ends[:-1])),
         match=match,
+        repeats=repeats,
         boundary=boundary,
         per_outer=None
         if counts is None

@@ -16,6 +16,9 @@ from perfpipe.ingest.nsys.issued import Issued
 from perfpipe.ingest.nsys.waits import after_inputs, begins_of, idle_of, pauses_of, results_of
 from perfpipe.ingest.periods import Loop, loops
 
+#: In a loop with many iterations, each step combines so many that there are few.
+_MANY, _FEW = 200_000, 10_000
+
 #: Share of the iterations in which the boundary must be at the same place.
 _MOST = 0.5
 
@@ -36,10 +39,13 @@ _Waits = Sequence[tuple[Ints, str]]
 class Steps:
     """Steps of a loop: `edges` are their first launches and the end of the last step.
 
-    `host` are the times of the edges, ns, and `match` the share of launches that repeat.
+    `host` are the times of the edges, ns, and `match` the share of launches that repeat.  Each step
+    combines `repeats` iterations, of which `every` has the edges.
     """
 
     period: int
+    repeats: int
+    every: Ints
     edges: Ints
     host: Ints
     match: npt.NDArray[np.float64]
@@ -86,7 +92,7 @@ def _without_tuning(found: list[Steps], symbols: Codes) -> list[Steps]:
 
     Such a loop launches few other kernels, for example to flush the cache.
     """
-    kinds = [_usual(symbols[steps.first : steps.last], len(steps.match)) for steps in found]
+    kinds = [_usual(symbols[steps.first : steps.last], len(steps.every) - 1) for steps in found]
     lasts = [int(steps.host[-1]) - int(steps.host[0]) for steps in found]
 
     def tries(one: int, later: int) -> bool:
@@ -128,7 +134,25 @@ def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -
     if len(edges) < 3:
         return None
     match = _match(process, loop, edges, columns)
-    return Steps(loop.period, edges, host_times(process, edges), match, boundary)
+    every, repeats = edges, 1
+    if len(match) > _MANY:
+        repeats = -(-len(match) // _FEW)
+        edges, match = _combined(edges, match, repeats)
+    host = host_times(process, edges)
+    return Steps(loop.period, repeats, every, edges, host, match, boundary)
+
+
+def _combined(
+    edges: Ints, match: npt.NDArray[np.float64], repeats: int
+) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """Return edges and mean matches of so many iterations at a time."""
+    begins, means = [], []
+    for some in slices(len(match), every=repeats):
+        own = match[some]
+        firsts = np.arange(0, len(own), repeats)
+        begins.append(edges[some][firsts])
+        means.append(np.add.reduceat(own, firsts) / np.diff(np.append(firsts, len(own))))
+    return np.concatenate([*begins, edges[-1:]]), np.concatenate(means)
 
 
 def _boundary(process: Issued, loop: Loop, waits: _Waits) -> tuple[int, str]:
