@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import perfpipe
-from perfpipe.analysis.observed import step_times
 from perfpipe.scratch import scratch
 from perfpipe.units import counted
 
@@ -60,6 +59,8 @@ class _Calls:
     @property
     def steps(self) -> tuple[float, ...]:
         """The times of its steady steps, ms."""
+        from perfpipe.analysis.observed import step_times
+
         return step_times(self.times_ns, self.between, gpu=self.gpu)
 
 

@@ -33,8 +33,8 @@ annotated AS (
         r.start_ns AS host_start_ns,
         coalesce(r.end_ns, 9223372036854775807) AS host_end_ns,
         b.start_ns AS first_ns,
-        -- No earlier step shows the host part of a single step.
-        count(*) OVER (PARTITION BY b.track, r.pid) = 1 AS single,
+        -- No earlier step shows the host part of a single step; on a shared GPU, others may work in it.
+        count(*) OVER (PARTITION BY b.track) = 1 AND o.track IS NOT NULL AS single,
         if(single, least(b.start_ns, r.start_ns), b.start_ns) AS start_ns,
         if(single, greatest(b.end_ns, r.end_ns), b.end_ns) AS end_ns,
         NULL::DOUBLE AS match,
@@ -43,6 +43,7 @@ annotated AS (
         row_number() OVER (PARTITION BY b.track, r.pid ORDER BY b.start_ns DESC, r.range_id DESC) = 1 AS last
     FROM ranges AS r
     JOIN begun AS b USING (report_id, range_id)
+    LEFT JOIN (SELECT track FROM _tracks GROUP BY track HAVING count(*) = 1) AS o ON o.track = b.track
 ),
 -- Other threads launch as well: the last operation of the last step may belong to them.
 ends AS (
