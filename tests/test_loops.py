@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfpipe.analysis.session import Session
 from perfpipe.ingest.alternation import Repeats, _alternate, _alternation
 from perfpipe.ingest.nesting import Events, _covered, per_iteration
+from perfpipe.ingest.nsys import loops
 from perfpipe.ingest.nsys.issued import Issued
 from perfpipe.ingest.nsys.launch_steps import looping
 from perfpipe.ingest.nsys.loops import Level
+from perfpipe.ingest.reading import ingest
+from perfpipe.store import Store
 
 
 class Program:
@@ -152,8 +159,8 @@ def test_micro_batches_are_inside_the_step_of_the_optimizer(seed: int) -> None:
 
 
 @seeds
-@pytest.mark.parametrize("every", [5, 10])
-def test_evaluations_between_steps(seed: int, every: int) -> None:
+@pytest.mark.parametrize(("every", "batches"), [(5, 6), (10, 6), (50, 12)])
+def test_evaluations_between_steps(seed: int, every: int, batches: int) -> None:
     program = Program(seed)
     forward, backward, update, score = (program.kernels(8, 20) for _ in range(4))
     steps = program.random.randint(3, 8) * every
@@ -163,7 +170,7 @@ def test_evaluations_between_steps(seed: int, every: int) -> None:
         program.launch(backward)
         program.launch(update, "optimizer")
         if step % every == every - 1:
-            for _ in range(6):
+            for _ in range(batches):
                 program.copy("given")
                 program.launch(forward)
                 program.launch(score)
@@ -337,3 +344,57 @@ def _run(build: Callable[[Program], None]) -> list[Level]:
 def test_nothing_repeats_or_is_too_short() -> None:
     assert _run(lambda program: program.launch(list(range(200)))) == []
     assert _run(lambda program: program.launch([1, 2, 1])) == []
+
+
+def test_a_long_sequence_is_searched_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact steps are found everywhere, and their parts where loops are searched for."""
+    program = Program(1)
+    body, layer, update = program.kernels(8, 20), program.kernels(4, 8), program.kernels(3, 6)
+    for _ in range(120):
+        program.copy("given")
+        program.launch(body)
+        for _ in range(10):
+            program.launch(layer)
+        program.launch(update, "optimizer")
+    monkeypatch.setattr(loops, "_SEARCHED", 2_000)
+    levels = program.loops()
+    step = _step(levels)
+    assert (len(step), step.source) == (120, "period")
+    repeats = [level for level in levels if level.outer == step.number]
+    assert any(level.per_outer == (10, 10, 10) for level in repeats)
+    assert all(level.loop.heads[0] > 100 for level in repeats)
+
+
+def _view(store: Path, step: int | None = None) -> list[tuple[Any, ...]]:
+    with Session.open(Store(store), step_range=step) as con:
+        rows: list[tuple[Any, ...]] = con.execute(
+            "SELECT loop, parent, unit, role, iterations FROM loops ORDER BY process_id, loop"
+        ).fetchall()
+    return rows
+
+
+def test_the_view_shows_trials_and_steps(expand: Callable[[str], Path], tmp_path: Path) -> None:
+    """A JAX program: XLA tries matrix products, and then 30 steps run as CUDA graphs."""
+    store = tmp_path / "store"
+    ingest(expand("real/jax_train_autotuned.sqlite"), Store(store))
+    found = _view(store)
+    assert [iterations for *_, role, iterations in found if role == "step"] == [30]
+    assert {role for *_, role, _ in found} == {"trial", "step"}
+
+
+def test_another_loop_can_be_the_step(
+    expand: Callable[[str], Path], tmp_path: Path, cli: Cli
+) -> None:
+    """Text generation: each token consists of 12 layers."""
+    store = tmp_path / "store"
+    ingest(expand("real/gpt2_generate.sqlite"), Store(store))
+    (step, layer) = (row for row in _view(store) if row[3] in ("step", "layer"))
+    assert step[2:] == ("token", "step", 96)
+    assert layer[1] == step[0]
+    chosen = _view(store, layer[0])
+    assert {loop: role for loop, _, _, role, _ in chosen} == {step[0]: "outer", layer[0]: "step"}
+    assert cli("report", "--store", store, "--step", str(layer[0])) == 0, cli.err
+    assert cli("report", "--store", store, "--step", "99") == 2
+    assert "--step 99: no such loop" in cli.err
+    assert cli("report", "--store", store, "--step", "1", "--step-range", "x") == 2
+    assert "exclude each other" in cli.err

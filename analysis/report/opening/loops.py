@@ -49,8 +49,16 @@ class Parts(NamedTuple):
 
     unit: str = "step"
     inner: str = ""
+    inner_unit: str = ""
     inner_ns: float | None = None
     layers: str = ""
+
+    def rate(self, step_ns: float) -> str:
+        """Return how many tokens of a sequence are generated in a second; empty without tokens."""
+        token_ns = step_ns if self.unit == "token" else self.inner_ns
+        if not token_ns or "token" not in (self.unit, self.inner_unit):
+            return ""
+        return f"{1e9 / token_ns:,.3g} tokens/s in each sequence"
 
 
 def parts_of(scope: Scope, report_id: str, device: int | None, process_id: int | None) -> Parts:
@@ -66,7 +74,7 @@ def parts_of(scope: Scope, report_id: str, device: int | None, process_id: int |
         found = found._replace(unit=unit)
         if role == "inner":
             times = f"{counted(round(usual), own)}{_span(fewest, usual, most)}"
-            found = found._replace(inner=times, inner_ns=median_ns)
+            found = found._replace(inner=times, inner_unit=own, inner_ns=median_ns)
         elif role == "layer":
             each = (
                 f"{counted(round(launches), 'launch')} repeat {round(usual):,} times in each {unit}"

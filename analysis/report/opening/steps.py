@@ -327,7 +327,8 @@ def _tiles(
         )
         note = f"{p95_ns}{counted(first.steps or 0, 'traced steady step')}{means}"
         parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
-        note += f"; {parts.layers}" if parts.layers else ""
+        said = (parts.rate(first.step_ns), parts.layers)
+        note = "; ".join((note, *(part for part in said if part)))
         yield Tile(parts.unit.capitalize(), format_ns(first.step_ns), note, windows)
     else:
         yield Tile("GPU time", format_ns(first.time_ns), "no repeating step was found", windows)
