@@ -15,6 +15,8 @@ from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Val
 _MOST = 200
 #: Configurations that have a sentence; the table has all.
 _TOLD = 5
+#: Intervals that are wider either way, as a share of their middle, decide nothing.
+_WIDE = 0.15
 
 #: Tables on the first screen.
 _FIRST = ("Configurations", "Parts")
@@ -125,6 +127,9 @@ def sentences(whole: Whole, before: GpuSpec, after: GpuSpec) -> Iterator[str]:
         yield f"{now}: unknown on {after.name}, {_unknown(whole.parts)}"
         return
     yield f"{now}: {span_ns(whole.span)} on {after.name}, {span_times(whole.faster)} as fast"
+    middle = (whole.span.low + whole.span.high) / 2
+    if whole.span.high > (1 + _WIDE) * middle and not whole.host_decides:
+        yield f"This interval is too wide for a decision: more than {100 * _WIDE:.0f} % either way"
     if whole.host_decides and whole.gpu is not None and whole.host is not None:
         yield (
             f"{after.name} would finish the GPU work in {span_ns(whole.gpu)}, but the host needs "

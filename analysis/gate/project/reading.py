@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfpipe.analysis.gate.project.projection import Links, project_alone, project_step
@@ -12,6 +12,7 @@ from perfpipe.analysis.gate.project.totals import (
     CAPTURE,
     DEVICE_COPY,
     HOST_COPY,
+    HOST_PARTS,
     ITERATION,
     KERNELS,
     PEER_COPY,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 #: Views that are read here.
 VIEWS = (
     *("step_parts", "_step_kernels", "_profiled_roofs", "_windowed_kernels", "_analysed_launches"),
+    "step_times",
     *(
         "_host_work",
         "_used_gpus",
@@ -155,10 +157,33 @@ def _of_timeline(
     # Host times and steps cover all GPUs of the report.
     sql = f"SELECT sum(least_ns), sum(most_ns), sum(waits) FROM _host_work {_of(report)}"
     ((least, most, waits),) = rows_of(con, sql)
-    host = None if least is None else Span(least / count, most / count)
+    ratio = _untraced(con, report) if kind == STEP else 1.0
+    times = _shortened(times, ratio)
+    host = None if least is None else Span(least / count * ratio, most / count * ratio)
     # With less than one wait in two steps, steps do not wait.
     ahead = waits is not None and 2 * waits < count
     return project_step(label, kind, times, kernels, copies, host, to, links, runs_ahead=ahead)
+
+
+def _untraced(con: DuckDBPyConnection, report: str) -> float:
+    """Return the time of a step without the profiler, of its time under the profiler; 1 if unknown.
+
+    The GPU with the longest steps decides.
+    """
+    sql = f"""
+        SELECT plain_ns / traced_ns FROM step_times {_of(report)} AND plain_ns IS NOT NULL
+        ORDER BY traced_ns DESC, device LIMIT 1
+    """
+    return next((float(ratio) for (ratio,) in rows_of(con, sql)), 1.0)
+
+
+def _shortened(times: Mapping[str, float], ratio: float) -> dict[str, float]:
+    """Return the parts of a step that takes another time: the work of the GPU stays the same."""
+    work = math.fsum(time for part, time in times.items() if part not in HOST_PARTS)
+    idle = math.fsum(times.values()) - work
+    left = max(ratio * (work + idle) - work, 0.0)
+    scale = left / idle if idle > 0 else 1.0
+    return {part: time * scale if part in HOST_PARTS else time for part, time in times.items()}
 
 
 def _copy(name: str) -> str:
