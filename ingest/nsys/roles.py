@@ -192,20 +192,14 @@ class Judged:
                 inner,
             )
             return whole, "innermost loop that holds the optimizer"
-        units = [node for node in known if self._evidence[id(node)]]
-        if not units:
+        large = [
+            node for node in known if self._evidence[id(node)] and self._share(node.loop) >= _HALF
+        ]
+        if not large:
             return None, ""
-        large = [node for node in units if self._share(node.loop) >= _HALF]
-        for node in sorted(large, key=lambda node: -self._share(node.loop)):
-            outermost = [own for own in [node, *_above(node)] if own in large][-1]
-            return outermost, "outermost loop with most of the GPU time after start-up"
-        outer = [node for node in units if node.outer is None]
-        if not outer:
-            return None, ""
-        return (
-            max(outer, key=lambda node: self._share(node.loop)),
-            "loop with the largest part of the GPU time; no loop has half of it",
-        )
+        largest = max(large, key=lambda node: self._share(node.loop))
+        outermost = [node for node in (largest, *_above(largest)) if node in large][-1]
+        return outermost, "outermost loop with most of the GPU time after start-up"
 
 
 def _above(node: Nested) -> Iterator[Nested]:
