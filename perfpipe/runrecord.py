@@ -300,6 +300,14 @@ class TaskResult:
     )
     key: str = ""
     ran: Ran | None = None
+    samples: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "samples per iteration, as declared in the workload file"),
+    )
+    tokens: float | None = field(
+        default=None,
+        metadata=column("DOUBLE", "tokens per iteration, as declared in the workload file"),
+    )
 
     def __post_init__(self) -> None:
         own = {name: hidden(getattr(self, name)) for name in _TEXTS}

@@ -159,6 +159,8 @@ def result_of(task: Task) -> TaskResult:
         default=task.default,
         command=task.command,
         flops=task.flops,
+        samples=task.samples,
+        tokens=task.tokens,
         bytes=task.bytes,
         dtype=task.dtype,
     )

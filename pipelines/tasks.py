@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 @dataclass(frozen=True)
 class Task:
-    """One configuration: `flops` and `bytes` per iteration, None if not in the file.
+    """One configuration: `flops`, `bytes`, `samples` and `tokens` per iteration, None if unknown.
 
     `key` is a hash of everything that its outcome depends on: command, parameters, environment,
     profilers, and the program's files.  `generation` counts the rounds of a search from 0;
@@ -49,6 +49,8 @@ class Task:
     key: str
     generation: int | None = None
     default: bool | None = None
+    samples: float | None = None
+    tokens: float | None = None
 
     @property
     def label(self) -> str:
@@ -139,7 +141,7 @@ def task_of(
     if dtype in DTYPE_BYTES:
         numbers["dtype_bytes"] = DTYPE_BYTES[dtype]
     values: dict[str, float | None] = {}
-    for name in ("flops", "bytes"):
+    for name in ("flops", "bytes", "samples", "tokens"):
         expression = getattr(workload.work, name)
         try:
             values[name] = None if expression is None else evaluate(str(expression), numbers)
@@ -155,8 +157,9 @@ def task_of(
         None if tune is None else {name: params[name] for name in tune.parameters} == tune.default
     )
     return Task(
-        index, params, command, values["flops"], values["bytes"], dtype, key, generation, default
-    )
+        index, params, command, dtype=dtype, key=key, generation=generation, default=default,
+        **values,
+    )  # fmt: skip
 
 
 def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:

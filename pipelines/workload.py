@@ -26,13 +26,19 @@ class _Model(BaseModel):
 
 
 class Work(_Model):
-    """Work of one iteration, for MFU and the roofline: expressions that use the parameters."""
+    """Work of one iteration, for rates and the roofline: expressions that use the parameters."""
 
     flops: str | int | float | None = Field(
         None, description="floating-point operations, such as 2*m*n*k"
     )
     bytes: str | int | float | None = Field(
         None, description="minimum number of bytes that must be moved"
+    )
+    samples: str | int | float | None = Field(
+        None, description="samples of an iteration, such as batch: the report gives samples/s"
+    )
+    tokens: str | int | float | None = Field(
+        None, description="tokens of an iteration, such as batch*length: the report gives tokens/s"
     )
     dtype: str | None = Field(
         None, description="data type that determines the peak FLOP rate, such as fp16"

@@ -14,8 +14,10 @@ import pytest
 from conftest import Cli
 
 from perfpipe.analysis.report.opening.actions import actions_of
+from perfpipe.analysis.report.opening.steps import _rates
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import of_steps
+from perfpipe.runrecord import TaskResult
 from perfpipe.viewmodel import Finding, Source
 
 Pages = Callable[..., Path]
@@ -195,3 +197,10 @@ def test_what_bounds_a_step_is_named_once() -> None:
         "35 % of the step's kernel time is bound by small grids, 25 % by DRAM, 40 % is unknown; "
         "30 of 184 kernels were profiled (60 % of kernel time)"
     )
+
+
+def test_samples_and_tokens_of_an_iteration() -> None:
+    task = TaskResult(0, "-", {}, samples=32, tokens=4096.0)
+    assert [*_rates(task, 16.0)] == ["2,000 samples/s", "256,000 tokens/s"]
+    assert [*_rates(TaskResult(0, "-", {}), 16.0)] == []
+    assert [*_rates(None, 16.0)] == []

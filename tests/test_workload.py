@@ -122,6 +122,11 @@ def test_unknown_parameters_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path, GOOD.replace("{m}", "{mm}"))
     with pytest.raises(InputError, match=r"unknown parameter \{mm\}.*did you mean 'm'"):
         tasks(load_workload(path), path)
+    path = _write(tmp_path, GOOD + "work: {samples: 8*m, tokens: 100}\n")
+    assert [(t.samples, t.tokens) for t in tasks(load_workload(path), path)] == [
+        (8, 100),
+        (16, 100),
+    ]
     path = _write(tmp_path, GOOD + "work: {flops: 2*x}\n")
     with pytest.raises(InputError, match=r"work.flops: unknown name 'x'"):
         tasks(load_workload(path), path)

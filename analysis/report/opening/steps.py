@@ -310,13 +310,14 @@ def _tiles(
     times = sorted(task.times_ms) if task is not None else []
     observed = task is not None and task.timing_method == OBSERVED
     traced = f"{format_ns(first.step_ns)} when traced" if first.step_ns else ""
+    parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     if times:
         median = statistics.median(times)
         p95 = statistics.quantiles(times, n=20)[-1] if len(times) > 1 else median
         many = counted(len(times), "observed step" if observed else "iteration")
-        note = f"p95 {format_ns(p95 * 1e6)}, {many}; {traced}"
+        note = "; ".join((f"p95 {format_ns(p95 * 1e6)}, {many}", *_rates(task, median), traced))
         timed = Source("run_times", (scope.run.run_id,) if scope.run else ())
-        name = "Step" if observed else "Iteration"
+        name = parts.unit.capitalize() if observed else "Iteration"
         yield Tile(name, format_ns(median * 1e6), note.rstrip("; "), timed)
     elif first.step_ns is not None:
         p95_ns = f"p95 {format_ns(first.p95_ns)}, " if first.p95_ns and first.steps != 1 else ""
@@ -326,7 +327,6 @@ def _tiles(
             else ""
         )
         note = f"{p95_ns}{counted(first.steps or 0, 'traced steady step')}{means}"
-        parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
         said = (parts.rate(first.step_ns), parts.layers)
         note = "; ".join((note, *(part for part in said if part)))
         yield Tile(parts.unit.capitalize(), format_ns(first.step_ns), note, windows)
@@ -336,6 +336,14 @@ def _tiles(
     # What bounds kernels matters little where there are hardly any.
     if first.busy_pct >= thresholds()["timeline.contributor_pct"]:
         yield from _reached(scope, source.reports)
+
+
+def _rates(task: TaskResult | None, median_ms: float) -> Iterator[str]:
+    """Yield how many samples and tokens are processed in a second, if their number is declared."""
+    for unit in ("samples", "tokens"):
+        count = getattr(task, unit, None)
+        if count and median_ms > 0:
+            yield f"{1e3 * count / median_ms:,.0f} {unit}/s"
 
 
 def busy_tile(gpus: Sequence[Gpu]) -> Tile:
