@@ -238,6 +238,16 @@ def test_other_loops_are_told_with_their_share_of_the_time() -> None:
     ]
 
 
+def test_loops_that_an_older_version_read() -> None:
+    """They have iterations, but no tree: the longest loop has the steps."""
+    db = _loops((0, 10, 10, 4), (100, 3, 20, 9))
+    db.rows("DELETE FROM launch_loops")
+    rows = db.rows("SELECT loop, role, iterations, launches, why FROM loops ORDER BY loop")
+    why = "read by an older version of perfpipe"
+    assert rows == [(1, "step", 10, 4, why), (2, "other", 3, 9, why)]
+    assert db.rows("SELECT kind, steps FROM analysis_windows") == [("steady", 10)]
+
+
 def test_other_loops_before_the_steps_are_no_start_up() -> None:
     unit = 10 * MS
     db = _loops((0, 3, 20 * unit, 9), (100 * unit, 12, 10 * unit, 4))

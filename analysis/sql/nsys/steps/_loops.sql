@@ -7,6 +7,35 @@ WITH RECURSIVE ranges AS (
     FROM (SELECT report_id, pid FROM _steps UNION ALL SELECT report_id, pid FROM _repeated_ranges)
     GROUP BY report_id, pid
 ),
+-- Reports of older versions have iterations of loops that are not nested: the loops with the period of the
+-- longest loop are the steps.
+older AS (
+    SELECT
+        report_id, pid, device, loop, any_value(period // repeats) AS period, sum(repeats) AS iterations,
+        count(*) * median(end_ns - start_ns) AS time_ns
+    FROM (FROM launch_steps ANTI JOIN launch_loops USING (report_id))
+    GROUP BY report_id, pid, device, loop
+),
+known AS (
+    FROM launch_loops
+    UNION ALL BY NAME
+    SELECT DISTINCT ON (report_id, pid, loop)
+        report_id,
+        pid,
+        loop,
+        1 AS level,
+        if(
+            period = first_value(period) OVER (
+                PARTITION BY report_id, pid, device ORDER BY time_ns DESC, period
+            ),
+            'step', 'other'
+        ) AS role,
+        'period' AS source,
+        iterations::BIGINT AS iterations,
+        period::DOUBLE AS launches,
+        'read by an older version of perfpipe' AS why
+    FROM older
+),
 around AS (
     SELECT report_id, pid, parent AS loop
     FROM launch_loops
@@ -43,7 +72,7 @@ roles AS (
             WHEN (l.report_id, l.pid, l.loop) IN (FROM inside) THEN part
             ELSE 'other'
         END AS here
-    FROM launch_loops AS l
+    FROM known AS l
     LEFT JOIN ranges AS r USING (report_id, pid)
 )
 SELECT
@@ -60,8 +89,8 @@ SELECT
         WHEN here = 'other' THEN 'repeats outside the chosen loop'
         ELSE 'repeats within the chosen loop'
     END AS why,
-    ranges IS NULL AND here = 'step'
-        AND (step_loop() IS NOT NULL OR 100 * share >= threshold('timeline.loop_work_pct')) AS main,
+    coalesce(100 * share >= threshold('timeline.loop_work_pct'), true) AS works,
+    ranges IS NULL AND here = 'step' AND (step_loop() IS NOT NULL OR works) AS main,
     ranges IS NULL AND step_loop() IS NULL AND parent IS NULL AND here IN ('other', 'trial')
-        AND 100 * share >= threshold('timeline.loop_work_pct') AS beside
+        AND works AS beside
 FROM roles;
