@@ -255,6 +255,19 @@ def test_layers_of_one_pass_are_not_steps(seed: int) -> None:
 
 
 @seeds
+def test_passes_of_a_network_without_a_pause(seed: int) -> None:
+    """A benchmark launches 30 passes and waits once at the end."""
+    program = Program(seed)
+    before, layer, behind = program.kernels(5, 10), program.kernels(5, 10), program.kernels(5, 10)
+    for _ in range(30):
+        program.launch(before)
+        for _ in range(12):
+            program.launch(layer)
+        program.launch(behind)
+    assert len(_step(program.loops())) == 30
+
+
+@seeds
 def test_noise_hides_no_step(seed: int) -> None:
     program = Program(seed)
     body, update = program.kernels(40, 80), program.kernels(6, 12)

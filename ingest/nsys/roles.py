@@ -35,8 +35,8 @@ _HALF = 0.5
 #: The host pauses so much longer between iterations than within an iteration.
 _LONGER = 2
 
-#: Networks have fewer layers.
-_LAYERS = 128
+#: Networks have fewer layers, and a layer has fewer launches.
+_LAYERS, _LAUNCHES = 128, 100
 
 #: Iterations that are examined.
 _LOOKED_AT = 1_000
@@ -73,7 +73,7 @@ class Judged:
         self._graphs = Events.of(process.graph)
         self._busy = np.append(0, np.cumsum(process.busy))
         self._pauses = pauses_of(process, process.columns.beside())
-        self._evidence = {id(node): tuple(self._signs(node)) for node in trees}
+        self._evidence = {id(node): tuple(self._signs(node.loop)) or _large(node) for node in trees}
         trials = [node for node in trees if self._tries(node)]
         self._trying = {id(node) for trial in trials for node in _below(trial)}
         self._since = self._start(trials)
@@ -101,9 +101,8 @@ class Judged:
 
         return [role(node) for node in self.trees]
 
-    def _signs(self, node: Nested) -> Iterator[str]:
+    def _signs(self, loop: Repeats) -> Iterator[str]:
         """Yield the evidence that an iteration is a unit of work, not a layer."""
-        loop = node.loop
         for name, copies in self._copies.items():
             if copies.share(loop) >= _OFTEN:
                 yield name
@@ -115,8 +114,6 @@ class Judged:
             yield "graph"
         if self._pausing(loop):
             yield "pause"
-        if len(loop) > _LAYERS and node.outer is None:
-            yield "count"
 
     def _pausing(self, loop: Repeats) -> bool:
         first, last = loop.heads[:_LOOKED_AT], loop.ends[:_LOOKED_AT]
@@ -200,6 +197,12 @@ class Judged:
         largest = max(large, key=lambda node: self._share(node.loop))
         outermost = [node for node in (largest, *_above(largest)) if node in large][-1]
         return outermost, "outermost loop with most of the GPU time after start-up"
+
+
+def _large(node: Nested) -> tuple[str, ...]:
+    """Return the evidence that no network has so many layers, or such large ones."""
+    large = len(node.loop) > _LAYERS or node.loop.length > _LAUNCHES
+    return ("count",) if large and node.outer is None else ()
 
 
 def _above(node: Nested) -> Iterator[Nested]:

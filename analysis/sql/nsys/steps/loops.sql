@@ -26,8 +26,8 @@
 --   a step without a copy, an optimizer or a pause), trial (an autotuner tries kernels) or other
 -- evidence VARCHAR: what shows that one iteration is a unit of work: input (a copy from the host), readback
 --   (a copy to the host), optimizer, sampling (a token is chosen), graph (CUDA graph), pause (of the host or
---   the GPU between iterations) or count (more iterations than a network has layers); NULL if nothing shows
---   this
+--   the GPU between iterations) or count (more iterations than a network has layers, or more launches than
+--   a layer has); NULL if nothing shows this
 -- why VARCHAR: why the loop has this role
 CREATE VIEW loops AS
 WITH spaced AS (
