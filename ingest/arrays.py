@@ -72,6 +72,15 @@ def time_order(start: Ints, *ties: npt.NDArray[Any]) -> Ints:
     return order
 
 
+def placed(begins: Ints, ends: Ints, values: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Return the interval begins[i] <= value < ends[i] of each value, and whether there is one.
+
+    The intervals are in order and do not overlap.
+    """
+    place = np.maximum(np.searchsorted(begins, values, side="right") - 1, 0)
+    return place, (values >= begins[place]) & (values < ends[place])
+
+
 def groups(codes: npt.NDArray[np.integer]) -> Iterator[tuple[int, Ints]]:
     """Yield each occurring code (0 or more) and its indices, in order."""
     there = present(codes)

@@ -68,8 +68,8 @@ def slices(
 ) -> Iterator[slice]:
     """Yield slices of a few rows that cover a column; each releases what the previous one used.
 
-    They begin at multiples of `every`.  There are fewer rows in a slice if rows lie `among` those
-    of a longer column, of which each row may use several pages.
+    They begin at multiples of `every`.  If rows refer to a longer column, of `among` rows, a slice
+    has fewer rows, because each may use several pages of that column.
     """
     share = count / max(among, count, 1)
     size = max(int(_AT_A_TIME * share), _AT_A_TIME >> 9, every) // every * every or 1

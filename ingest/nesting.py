@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.alternation import LEAST, Repeats
-from perfpipe.ingest.arrays import Ints
+from perfpipe.ingest.arrays import Ints, placed
 
 #: A loop is nested in one with so many times fewer iterations, each of them so many times longer.
 _FEWER, _LONGER = 1.5, 1.2
@@ -80,6 +80,19 @@ class Nested:
     outer: Nested | None = None
     inner: list[Nested] = field(default_factory=list)
 
+    def around(self) -> Iterator[Nested]:
+        """Yield the loops around it, innermost first."""
+        node = self
+        while node.outer is not None:
+            node = node.outer
+            yield node
+
+    def within(self) -> Iterator[Nested]:
+        """Yield it and the loops inside it."""
+        yield self
+        for inner in self.inner:
+            yield from inner.within()
+
 
 def nested(loops: Sequence[Repeats], optimizer: Events, copies: Events) -> list[Nested]:
     """Return the loops of a sequence as trees, outermost loops first.
@@ -108,7 +121,8 @@ def nested(loops: Sequence[Repeats], optimizer: Events, copies: Events) -> list[
 
 def per_iteration(inner: Repeats, outer: Repeats) -> Ints:
     """Return how many inner iterations begin in each outer iteration."""
-    place, inside = _placed(inner, outer)
+    place, inside = placed(outer.heads, outer.ends, inner.heads)
+    inside &= inner.heads - outer.heads[place] < _NEAR * outer.length
     return np.bincount(place[inside], minlength=len(outer))
 
 
@@ -120,13 +134,6 @@ def in_turn(inner: Repeats, outer: Repeats) -> bool:
     lengths = (inner.ends - inner.heads)[inner.heads >= outer.heads[0]]
     usual = [float(np.median(lengths[place::parts])) for place in range(parts)]
     return max(usual) > _UNEQUAL * min(usual)
-
-
-def _placed(inner: Repeats, outer: Repeats) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    place = np.searchsorted(outer.heads, inner.heads, side="right") - 1
-    begun = np.maximum(place, 0)
-    inside = (place >= 0) & (inner.heads < outer.ends[begun])
-    return begun, inside & (inner.heads - outer.heads[begun] < _NEAR * outer.length)
 
 
 def _nests(inner: Repeats, outer: Repeats) -> bool:
@@ -194,8 +201,7 @@ def _contains(other: Repeats, loop: Repeats) -> bool:
         return False
     if not 1 / _ALIKE <= other.length / loop.length <= _ALIKE:
         return False
-    place = np.searchsorted(other.heads, loop.heads, side="right") - 1
-    inside = (place >= 0) & (loop.heads < other.ends[np.maximum(place, 0)])
+    place, inside = placed(other.heads, other.ends, loop.heads)
     return len(np.unique(place[inside])) >= _NEARLY_ALL * len(loop)
 
 

@@ -61,7 +61,7 @@ class Exact(Repeats):
 
 
 def exact_loop(
-    found: Sequence[Steps], process: Issued, begin: int, count: int
+    found: Sequence[Steps], process: Issued, optimizer: Events, part: slice
 ) -> tuple[Repeats, Repeats]:
     """Return all runs of a period as one loop: its iterations in a part of the launches, and all.
 
@@ -81,17 +81,16 @@ def exact_loop(
     )
     if (loop.repeats > 1).any():
         every = [
-            steps.every[slice(*np.searchsorted(steps.every, (begin, begin + count + 1)))]
+            steps.every[slice(*np.searchsorted(steps.every, (part.start, part.stop + 1)))]
             for steps in found
         ]
         heads = np.concatenate([own[:-1] for own in every])
         ends = np.concatenate([own[1:] for own in every])
-        return Repeats(heads - begin, ends - begin, loop.length, loop.members), loop
-    optimizer = Events.of(process.optimizer)
+        return Repeats(heads - part.start, ends - part.start, loop.length, loop.members), loop
     if optimizer.share(loop) >= _UPDATED:
         loop = loop.only((optimizer.counts(loop) > 0) | (loop.match >= ALIKE))
     whole = between_updates(loop, process, optimizer)
-    return whole.within(begin, count), whole
+    return whole.within(part.start, part.stop - part.start), whole
 
 
 def between_updates(loop: Repeats, process: Issued, optimizer: Events) -> Repeats:

@@ -12,20 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfpipe.ingest.arrays import NONE, Ints, nullable
+from perfpipe.ingest.arrays import NONE, Ints, nullable, placed
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.columns import slices
 from perfpipe.ingest.nsys.issued import Issued, Placed, issued
 from perfpipe.ingest.nsys.launches import Launches
 from perfpipe.ingest.nsys.loops import Level, loops_of
-from perfpipe.ingest.nsys.steps import Steps, steps_of
+from perfpipe.ingest.nsys.steps import MOST_STEPS, Steps, steps_of
 from perfpipe.model import tables
 
 TABLE = "launch_steps"
 LOOPS = "launch_loops"
-
-#: In a loop with more iterations, each row of launch_steps combines several iterations.
-_MOST_STEPS = 10_000
 
 #: Threads are searched separately unless steps contain this share of the launches of the process,
 #: or of the launches in the steps of separate threads.
@@ -45,13 +42,13 @@ def write_steps(builder: ReportBuilder, launches: Launches) -> None:
     processes without a loop.
     """
 
-    def placed() -> Iterator[Placed]:
+    def operations() -> Iterator[Placed]:
         return (Placed.of(launches, some) for some in slices(len(launches)))
 
     loops: list[pa.Table] = []
     steps: list[pa.Table] = []
     for process in issued(launches):
-        kept = _kept(process, placed)
+        kept = _kept(process, operations)
         loops += [own.loops() for own in kept]
         steps += [pa.table(part) for part in _parts(kept)]
     for name, parts, keys in (
@@ -64,14 +61,14 @@ def write_steps(builder: ReportBuilder, launches: Launches) -> None:
             builder.write(name, columns, whole.num_rows)
 
 
-def _kept(process: Issued, placed: Callable[[], Iterable[Placed]]) -> list[_Kept]:
-    """Return the loops of a process by sequence of launches; `placed` yields all operations."""
+def _kept(process: Issued, operations: Callable[[], Iterable[Placed]]) -> list[_Kept]:
+    """Return the loops of a process by sequence of launches; `operations` yields all."""
     sequences = [(part, found) for part, found in looping(process) if found]
     before = [0, *accumulate(len(found) for _, found in sequences)]
     kept = [
         _Kept(part, found, loops) for (part, found), loops in zip(sequences, before, strict=False)
     ]
-    for some in placed() if kept else ():
+    for some in operations() if kept else ():
         for own in kept:
             own.add(some)
     return kept
@@ -150,24 +147,24 @@ class _Kept:
         self._on_gpu: dict[tuple[int, int], _OnGpu] = {}
         self.used = Counter[int]()
 
-    def add(self, placed: Placed) -> None:
+    def add(self, some: Placed) -> None:
         """Add operations of all processes."""
-        chosen = placed.pid == self._part.pid
+        chosen = some.pid == self._part.pid
         if self._part.thread is not None:
-            chosen &= placed.tid == self._part.thread
+            chosen &= some.tid == self._part.thread
         rows = np.flatnonzero(chosen)
         used = np.zeros(len(rows), bool)
-        devices, codes = np.unique(placed.device[rows], return_inverse=True)
+        devices, codes = np.unique(some.device[rows], return_inverse=True)
         for number, level in enumerate(self._combined):
-            place, inside = _placed(level.begins, level.ends, placed.host[rows])
+            place, inside = placed(level.begins, level.ends, some.host[rows])
             used |= inside
             for code, device in enumerate(devices.tolist()):
                 own = np.flatnonzero(inside & (codes == code))
                 if len(own):
                     key = (number, device)
                     gpu = self._on_gpu.setdefault(key, _OnGpu.of(len(level)))
-                    np.minimum.at(gpu.first, place[own], placed.start[rows[own]])
-                    np.maximum.at(gpu.last, place[own], placed.end[rows[own]])
+                    np.minimum.at(gpu.first, place[own], some.start[rows[own]])
+                    np.maximum.at(gpu.last, place[own], some.end[rows[own]])
         for code, device in enumerate(devices.tolist()):
             self.used[device] += int(np.count_nonzero(used & (codes == code)))
 
@@ -228,13 +225,7 @@ class _Kept:
         }
 
 
-def _placed(begins: Ints, ends: Ints, host: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Return the iteration at each host time, and whether the time is in it."""
-    place = np.maximum(np.searchsorted(begins, host, side="right") - 1, 0)
-    return place, (host >= begins[place]) & (host < ends[place])
-
-
 def _combined(level: Level) -> Level:
     """Return a loop with several iterations in one, if it has too many."""
-    several = -(-len(level) // _MOST_STEPS)
+    several = -(-len(level) // MOST_STEPS)
     return level if several == 1 else level.every(several)

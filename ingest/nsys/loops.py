@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfpipe.ingest.alternation import LEAST, Launched, Repeats, alike, alternations
-from perfpipe.ingest.arrays import Ints
+from perfpipe.ingest.arrays import Ints, placed
 from perfpipe.ingest.nesting import Events, Nested, nested, per_iteration
 from perfpipe.ingest.nsys.exact import Exact, between_updates, exact_loop
 from perfpipe.ingest.nsys.issued import Issued
@@ -95,7 +95,11 @@ def loops_of(process: Issued, found: Sequence[Steps]) -> list[Level]:
     by_period = groupby(
         sorted(found, key=lambda steps: (steps.period, steps.first)), key=lambda own: own.period
     )
-    pairs = [exact_loop(list(group), process, begin, len(part.host)) for _, group in by_period]
+    optimizer = Events.of(process.optimizer)
+    pairs = [
+        exact_loop(list(group), process, optimizer, slice(begin, begin + len(part.host)))
+        for _, group in by_period
+    ]
     exact = [(own, loop) for own, loop in pairs if len(own) >= LEAST]
     optimizer = Events.of(part.optimizer)
     loops: list[tuple[Repeats, Repeats]] = []
@@ -137,11 +141,11 @@ def _shown(trees: Sequence[Nested], roles: Sequence[Role]) -> list[tuple[Nested,
         beside = node.outer is None and any(
             other.outer is None and _overlap(node.loop, other.loop) for other in kept
         )
-        inside = any(around in kept for around in _around(node)) or node.outer is None
+        inside = any(around in kept for around in node.around()) or node.outer is None
         if not small and not beside and inside:
             kept.append(node)
     for node in kept:
-        node.outer = next((around for around in _around(node) if around in kept), None)
+        node.outer = next((around for around in node.around() if around in kept), None)
     by_node = {id(node): role for node, role in pairs}
     return [(node, by_node[id(node)]) for node in _in_order(kept, None)]
 
@@ -154,17 +158,9 @@ def _in_order(nodes: Sequence[Nested], outer: Nested | None) -> Iterator[Nested]
         yield from _in_order(nodes, node)
 
 
-def _around(node: Nested) -> Iterator[Nested]:
-    """Yield the loops around a loop, innermost first."""
-    while node.outer is not None:
-        node = node.outer
-        yield node
-
-
 def _overlap(loop: Repeats, other: Repeats) -> bool:
     """Return whether many iterations of a loop begin within iterations of another."""
-    place = np.searchsorted(other.heads, loop.heads, side="right") - 1
-    inside = (place >= 0) & (loop.heads < other.ends[np.maximum(place, 0)])
+    _, inside = placed(other.heads, other.ends, loop.heads)
     return float(inside.mean()) > _BESIDE
 
 
@@ -172,9 +168,6 @@ def _level(
     process: Issued, loop: Repeats, node: Nested, role: Role, numbers: dict[int, int]
 ) -> Level:
     outer = node.outer
-    depth, around = 1, outer
-    while around is not None:
-        depth, around = depth + 1, around.outer
     if isinstance(loop, Exact):
         source, boundary, match = "period", loop.boundary, loop.match
         begins, ends, repeats = loop.begins, loop.until, loop.repeats
@@ -190,7 +183,7 @@ def _level(
         role=role,
         number=numbers[id(node)],
         outer=0 if outer is None else numbers[id(outer)],
-        level=depth,
+        level=1 + sum(1 for _ in node.around()),
         source=source,
         begins=begins,
         ends=ends,

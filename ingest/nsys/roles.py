@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfpipe.ingest.alternation import Repeats
-from perfpipe.ingest.arrays import Codes
+from perfpipe.ingest.alternation import LEAST, Repeats
+from perfpipe.ingest.arrays import Codes, placed
 from perfpipe.ingest.nesting import Events, Nested, in_turn
 from perfpipe.ingest.nsys.issued import Issued
 from perfpipe.ingest.nsys.waits import pauses_of
@@ -40,9 +40,6 @@ _LAYERS, _LAUNCHES = 128, 100
 
 #: Iterations that are examined.
 _LOOKED_AT = 1_000
-
-#: Minimum iterations of a step.
-_LEAST = 3
 
 
 @dataclass
@@ -75,14 +72,14 @@ class Judged:
         self._pauses = pauses_of(process, process.columns.beside())
         self._evidence = {id(node): tuple(self._signs(node.loop)) or _large(node) for node in trees}
         trials = [node for node in trees if self._tries(node)]
-        self._trying = {id(node) for trial in trials for node in _below(trial)}
+        self._trying = {id(node) for trial in trials for node in trial.within()}
         self._since = self._start(trials)
 
     def roles(self) -> list[Role]:
         """Return the role of each loop, in the order of the trees."""
         step, why = self._step()
-        around = set() if step is None else {id(node) for node in _above(step)}
-        inside = set() if step is None else {id(node) for node in _below(step)} - {id(step)}
+        around = set() if step is None else {id(node) for node in step.around()}
+        inside = set() if step is None else {id(node) for node in step.within()} - {id(step)}
 
         def role(node: Nested) -> Role:
             signs, share = self._evidence[id(node)], self._share(node.loop)
@@ -121,7 +118,7 @@ class Judged:
         # The first iteration follows something else.
         long[0] = False
         first, last = first[long], last[long]
-        if len(first) < _LEAST - 1:
+        if len(first) < LEAST - 1:
             return False
         edges = np.minimum(np.stack([first + 1, last], 1).ravel(), len(self._pauses) - 1)
         for waits in (self._pauses, self._process.idle):
@@ -169,7 +166,7 @@ class Judged:
             node
             for node in self.trees
             if id(node) not in self._trying
-            and np.count_nonzero(node.loop.heads >= self._since) >= _LEAST
+            and np.count_nonzero(node.loop.heads >= self._since) >= LEAST
         ]
         after = len(self._process.host) - self._since
         updating = [
@@ -183,7 +180,7 @@ class Judged:
             whole = next(
                 (
                     node
-                    for node in _above(inner)
+                    for node in inner.around()
                     if node in updating and in_turn(inner.loop, node.loop)
                 ),
                 inner,
@@ -195,7 +192,7 @@ class Judged:
         if not large:
             return None, ""
         largest = max(large, key=lambda node: self._share(node.loop))
-        outermost = [node for node in (largest, *_above(largest)) if node in large][-1]
+        outermost = [node for node in (largest, *largest.around()) if node in large][-1]
         return outermost, "outermost loop with most of the GPU time after start-up"
 
 
@@ -205,20 +202,6 @@ def _large(node: Nested) -> tuple[str, ...]:
     return ("count",) if large and node.outer is None else ()
 
 
-def _above(node: Nested) -> Iterator[Nested]:
-    """Yield the loops around a loop, innermost first."""
-    while node.outer is not None:
-        node = node.outer
-        yield node
-
-
-def _below(node: Nested) -> Iterator[Nested]:
-    """Yield a loop and the loops inside it."""
-    yield node
-    for inner in node.inner:
-        yield from _below(inner)
-
-
 def _variants(symbols: Codes, loop: Repeats) -> float:
     """Return the share of the iterations that have a symbol that no other part has."""
     size = int(symbols.max()) + 1
@@ -226,8 +209,8 @@ def _variants(symbols: Codes, loop: Repeats) -> float:
     first, last = np.full(size, len(symbols)), np.full(size, -1)
     np.minimum.at(first, symbols, place)
     np.maximum.at(last, symbols, place)
-    own = np.searchsorted(loop.heads, first, side="right") - 1
-    inside = (own >= 0) & (last < loop.ends[np.maximum(own, 0)])
+    own, inside = placed(loop.heads, loop.ends, first)
+    inside &= last < loop.ends[own]
     return len(np.unique(own[inside])) / len(loop)
 
 

@@ -16,8 +16,9 @@ from perfpipe.ingest.nsys.issued import Issued
 from perfpipe.ingest.nsys.waits import after_inputs, begins_of, idle_of, pauses_of, results_of
 from perfpipe.ingest.periods import Loop, loops
 
-#: In a loop with many iterations, each step combines so many that there are few.
-_MANY, _FEW = 200_000, 10_000
+#: A loop with more iterations is stored with several iterations in each step; one with very many is
+#: combined at once, which bounds memory.
+MOST_STEPS, _MANY = 10_000, 200_000
 
 #: Share of the iterations in which the boundary must be at the same place.
 _MOST = 0.5
@@ -136,7 +137,7 @@ def _steps(process: Issued, loop: Loop, since: int, until: int, waits: _Waits) -
     match = _match(process, loop, edges, columns)
     every, repeats = edges, 1
     if len(match) > _MANY:
-        repeats = -(-len(match) // _FEW)
+        repeats = -(-len(match) // MOST_STEPS)
         edges, match = _combined(edges, match, repeats)
     host = host_times(process, edges)
     return Steps(loop.period, repeats, every, edges, host, match, boundary)

@@ -71,6 +71,10 @@ class Gpu(NamedTuple):
     work_scale: float
     plain_ns: float | None
 
+    def untraced(self, ns: float) -> float:
+        """Return a traced time within a step as without the profiler, if that is known."""
+        return ns * self.plain_ns / self.step_ns if self.plain_ns and self.step_ns else ns
+
 
 def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
     """Return the GPUs of timelines with what bounds them."""
@@ -162,7 +166,7 @@ def steps_of(scope: Scope) -> Part | None:
     mean, share = _shares(scope, first, parts.unit)
     busy = _busy(gpus, share, _kinds(scope, first))
     fact = Fact("", f"{said}{_length(first, parts, mean)}{busy}", source)
-    return Part(fact, tuple(_tiles(scope, gpus, first, task, source)), reports=(lead,))
+    return Part(fact, tuple(_tiles(scope, gpus, first, task, parts, source)), reports=(lead,))
 
 
 def _hardly_used(scope: Scope, report_id: str, gpus: int) -> str:
@@ -210,11 +214,10 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
 def _length(gpu: Gpu, parts: loops.Parts, mean: str) -> str:
     if gpu.step_ns is None:
         return f"The analyzed window lasts {format_ns(gpu.time_ns)}"
-    length = gpu.plain_ns or gpu.step_ns
     inner = ""
     if parts.inner and parts.inner_ns:
-        inner = f": {parts.inner} of {format_ns(parts.inner_ns * length / gpu.step_ns)}"
-    return f"A {parts.unit} takes {format_ns(length)}{mean}{inner}"
+        inner = f": {parts.inner} of {format_ns(gpu.untraced(parts.inner_ns))}"
+    return f"A {parts.unit} takes {format_ns(gpu.untraced(gpu.step_ns))}{mean}{inner}"
 
 
 def _kinds(scope: Scope, gpu: Gpu) -> str:
@@ -264,7 +267,7 @@ def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
     ((typical,),) = rows_of(scope.con, sql)
     typical = min(100.0, typical * gpu.work_scale)
     return (
-        f" (median; {format_ns(mean_ns * (gpu.plain_ns or gpu.step_ns) / gpu.step_ns)} on average)",
+        f" (median; {format_ns(gpu.untraced(mean_ns))} on average)",
         f"{typical:.0f} % of a median {unit} and {of_all} of all steady "
         f"{'batches' if unit == 'batch' else f'{unit}s'}",
     )
@@ -304,13 +307,17 @@ def _idle(gpu: Gpu) -> str:
 
 
 def _tiles(
-    scope: Scope, gpus: Sequence[Gpu], first: Gpu, task: TaskResult | None, source: Source
+    scope: Scope,
+    gpus: Sequence[Gpu],
+    first: Gpu,
+    task: TaskResult | None,
+    parts: loops.Parts,
+    source: Source,
 ) -> Iterator[Tile]:
     windows = Source("analysis_windows", source.reports)
     times = sorted(task.times_ms) if task is not None else []
     observed = task is not None and task.timing_method == OBSERVED
     traced = f"{format_ns(first.step_ns)} when traced" if first.step_ns else ""
-    parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     if times:
         median = statistics.median(times)
         p95 = statistics.quantiles(times, n=20)[-1] if len(times) > 1 else median

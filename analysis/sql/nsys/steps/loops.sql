@@ -30,19 +30,12 @@
 --   a layer has); NULL if nothing shows this
 -- why VARCHAR: why the loop has this role
 CREATE VIEW loops AS
-WITH spaced AS (
+WITH timed AS (
     SELECT
-        report_id, pid, device, loop, start_ns, end_ns, repeats,
-        coalesce(
-            lead(start_ns) OVER (PARTITION BY report_id, pid, device, loop, run ORDER BY step), end_ns
-        ) - start_ns AS distance_ns
-    FROM launch_steps
-),
-timed AS (
-    SELECT
-        report_id, pid, device, loop, median(distance_ns / repeats) AS median_ns,
+        report_id, pid, device, loop,
+        median(coalesce(distance_ns, end_ns - start_ns) / repeats) AS median_ns,
         min(start_ns) AS start_ns, max(end_ns) AS end_ns
-    FROM spaced
+    FROM _iteration_times
     GROUP BY report_id, pid, device, loop
 ),
 named AS (

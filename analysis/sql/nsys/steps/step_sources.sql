@@ -22,14 +22,7 @@ WITH periods AS (
         s.report_id, s.pid, s.device, s.loop, any_value(s.period // s.repeats) AS period,
         any_value(s.boundary) AS boundary, median(s.match) AS match, sum(s.repeats) AS steps,
         median(s.distance_ns / s.repeats) AS step_ns
-    FROM (
-        SELECT
-            *,
-            lead(start_ns) OVER (
-                PARTITION BY report_id, pid, device, loop, run ORDER BY start_ns, step
-            ) - start_ns AS distance_ns
-        FROM launch_steps
-    ) AS s
+    FROM _iteration_times AS s
     JOIN _loops AS l USING (report_id, pid, loop)
     WHERE if(step_loop() IS NULL, l.found_role = 'step', l.main)
     GROUP BY s.report_id, s.pid, s.device, s.loop
