@@ -213,3 +213,13 @@ def test_shares_of_a_step_without_the_profiler() -> None:
     assert busy == pytest.approx(traced_busy * STEP / 0.8e6)
     assert work == pytest.approx(busy / traced_busy)
     assert idle == pytest.approx((100 - busy) / (100 - traced_busy))
+
+
+@pytest.mark.parametrize(("plain_ms", "found"), [(None, True), (0.8, False)])
+def test_idle_time_of_the_profiler_is_no_finding(plain_ms: float | None, found: bool) -> None:
+    """The GPU works for 0.76 ms of a step, which takes 0.8 ms without the profiler."""
+    db = Tiny()
+    _traced(db, [STEP] * 12, work_ns=760_000)
+    _run(db, median_ms=plain_ms)
+    assert db.rows("SELECT bound FROM timeline_findings WHERE bound != 'compute'") != []
+    assert bool(db.rows("FROM _plain_findings WHERE bound != 'compute'")) is found

@@ -60,6 +60,13 @@ CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(
 -- Whether the GPU is busy in a category of timeline_bottleneck; otherwise it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
 
+-- Share from which a category of the time budget is a finding, %. Launch overhead has a low-cost cure.
+CREATE MACRO contributor_pct(bound) AS
+    CASE
+        WHEN bound = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
+        ELSE threshold('timeline.contributor_pct')
+    END;
+
 -- Factor from a share of a traced step to the share of a step without the profiler, by category or bound; the
 -- factors are those of step_times.
 CREATE MACRO plain_scale(bound, work_scale, communication_scale, idle_scale) AS

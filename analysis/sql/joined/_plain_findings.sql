@@ -1,4 +1,5 @@
--- Findings about each GPU's time, as shares of a step without the profiler where its time is known.
+-- Findings about each GPU's time, as shares of a step without the profiler where its time is known. A share
+-- that is only large under the profiler is not a finding.
 CREATE VIEW _plain_findings AS
 WITH scaled AS (
     SELECT
@@ -14,4 +15,6 @@ SELECT
         if(gain_pct IS NULL, NULL, least(100, gain_pct * scale)) AS gain_pct,
         slow_pct * idle_scale AS slow_pct
     )
-FROM scaled;
+FROM scaled
+-- Small copies to the host are a finding if they are frequent, too.
+WHERE scale = 1 OR bound = 'readback' OR scaled.share_pct * scale >= contributor_pct(bound);

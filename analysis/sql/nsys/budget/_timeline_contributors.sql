@@ -8,11 +8,7 @@ WITH parts AS (
 large AS (
     SELECT report_id, device, confidence, incomplete, item.category AS bound, item.share_pct AS share_pct
     FROM parts
-    WHERE item.share_pct >= CASE
-        -- There is a cure at low cost.
-        WHEN item.category = 'launch_overhead' THEN threshold('timeline.launch_overhead_pct')
-        ELSE threshold('timeline.contributor_pct')
-    END
+    WHERE item.share_pct >= contributor_pct(item.category)
 ),
 mostly_readbacks AS (
     -- Waiting that is mostly caused by small copies is reported as such.
