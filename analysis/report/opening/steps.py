@@ -89,32 +89,18 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
             LEFT JOIN step_times AS t USING (report_id, device)
             WHERE b.category IN ('compute', 'communication', 'transfer')
             GROUP BY b.report_id, b.device
-        ),
-        shares AS (
-            SELECT
-                b.report_id, b.device, b.incomplete, s.category,
-                s.share_pct * plain_scale(s.category, work, waits, idles) AS share_pct
-            FROM timeline_bottleneck AS b
-            JOIN busy USING (report_id, device)
-            CROSS JOIN unnest(b.shares) AS u(s)
-        ),
-        bounds AS (
-            SELECT
-                report_id, device, any_value(incomplete) AS incomplete,
-                first(category ORDER BY share_pct DESC, category) AS bound,
-                max(share_pct) AS share_pct,
-                first(category ORDER BY share_pct DESC, category)
-                    FILTER (NOT is_busy(category)) AS idle,
-                max(share_pct) FILTER (NOT is_busy(category)) AS idle_pct
-            FROM shares
-            WHERE share_pct IS NOT NULL
-            GROUP BY report_id, device
         )
         SELECT
-            report_id, device, bound, share_pct, w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
-            w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false), idle, idle_pct,
+            report_id, device, bound, share_pct * plain_scale(bound, work, waits, idles),
+            w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
+            w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false),
+            idle.category, idle.share_pct * coalesce(idles, 1),
             w.process_id, coalesce(work, 1), plain_ns
-        FROM bounds
+        FROM (
+            -- Shares are in order, largest first.
+            SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
+            FROM timeline_bottleneck
+        ) AS t
         JOIN analysis_windows AS w USING (report_id, device)
         JOIN busy USING (report_id, device)
         LEFT JOIN (
@@ -124,6 +110,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         ) USING (report_id, device)
         JOIN _labels USING (report_id)
         WHERE report_id IN {in_list(scope.reports if reports is None else reports)}
+            AND bound IS NOT NULL
         ORDER BY position NULLS LAST, label, report_id, device
     """
     return [Gpu(*row) for row in rows_of(scope.con, sql)]
