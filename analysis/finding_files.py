@@ -137,7 +137,7 @@ def _advice(file: FindingFile) -> str:
         "technique": _technique(file, "technique"),
         "difficulty": _technique(file, "difficulty"),
         "bound": f"v.{file.each}" if file.each else quote(file.claim),
-        "rank": "v.rank" if "rank" in file.types else "1",
+        "rank": "v.rank" if "rank" in file.types else "1" if file.chooses else "t.rank",
         "precision": _precision(file),
         **({"part": quote(file.part)} if file.part else {}),
         **({"weight_pct": "v.weight_pct"} if "weight_pct" in file.types else {}),

@@ -130,6 +130,7 @@ class Finding:
 
     `bound_pct` is None if no bound can be derived; `bound` is the bound in words, with its whole
     and its assumption.  `share_pct` is the affected share of the same whole, None if unknown;
+    `share` is this share in words, with its whole, empty if unknown.
     `most_pct` is the maximum saving, even without a bound.  `kernel` is the function name of the
     affected kernel, empty if the finding is about a GPU; `command` shows details.
     """
@@ -146,6 +147,7 @@ class Finding:
     command: str = ""
     share_pct: float | None = None
     most_pct: float | None = None
+    share: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ LIMITS = {
     "timeline.launch_gap_medians": 2,
     "timeline.launch_gap_most_ns": 10,
     "timeline.loading_ns": 8,
+    "timeline.device_wait_ns": 5,
 }
 
 
@@ -92,9 +93,11 @@ def category_at(timeline: Timeline, now: int, limit: float) -> str:
     start, following = _gap(timeline, now)
     call, returned = following.get("api_start_ns"), following.get("api_end_ns")
     if _launched(timeline, following, start):
-        return "kernel_gap"
+        return "device_wait" if _late(timeline, start, following) else "kernel_gap"
     if call is None or returned is None:
         return "unattributed"
+    if now >= returned and _late(timeline, max(start, returned), following):
+        return "device_wait"
     drained = _drained(timeline, following, start)
     if call <= now < returned:
         return "loading" if _first_use(timeline, following) else "sync" if drained else "launch_api"
@@ -137,6 +140,15 @@ def _drained(timeline: Timeline, op: dict[str, Any], idle_since: int) -> bool:
     waits = (b for b in _blocking(timeline, op) if b["name"] == SYNC)
     dry = any(b["start_ns"] < idle_since <= b["end_ns"] for b in waits)
     return dry and bool(op["api_start_ns"] > idle_since)
+
+
+def _late(timeline: Timeline, since: int, op: dict[str, Any]) -> bool:
+    """Whether an operation that was issued starts much later."""
+    waits = range(since, op["start_ns"])
+    late = sum(
+        not any(_in(overhead, now) for overhead in timeline["nsys_overhead"]) for now in waits
+    )
+    return late > LIMITS["timeline.device_wait_ns"]
 
 
 def _first_use(timeline: Timeline, op: dict[str, Any]) -> bool:

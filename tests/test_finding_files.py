@@ -38,13 +38,14 @@ def test_every_claim_and_category_has_words() -> None:
         re.findall(r"\w+", views()["timeline_bottleneck"].columns["bound"].partition(";")[0])
     ) - {"launch_gap", "launch_api", "queued", "or", "and"}
     categories = {bound for bound in bounds if bound in macros(thresholds())["is_busy"].body} | {
-        "launch_overhead", "sync", "host", "loading", "kernel_gap",
+        "launch_overhead", "sync", "host", "loading", "kernel_gap", "device_wait", "building", "no_work",
     }  # fmt: skip
     assert categories <= bounds
     for bound in categories:
         for form in ("does", "part", "idle"):
             assert isinstance(word("category", bound, form), str)
-    contributors = categories - {"compute"} | {"readback", "ranks_wait", "start_skew"}
+    # Waiting for work has a finding of its own.
+    contributors = categories - {"compute", "no_work"} | {"readback", "ranks_wait", "start_skew"}
     assert contributors <= claims("timeline")
     assert claims("timeline") == contributors | finding_files().keys()
 

@@ -15,7 +15,7 @@ Ingested = Callable[[str], str]
 CAPTURES = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("nsys/*.sqlite.xz"))
 CATEGORIES = (
     "compute", "communication", "transfer", "sync", "launch_gap", "launch_api", "queued", "kernel_gap",
-    "loading", "host", "profiler_overhead", "edge", "unattributed",
+    "device_wait", "building", "no_work", "loading", "host", "profiler_overhead", "edge", "unattributed",
 )  # fmt: skip
 
 #: What is read of all captures at a time.

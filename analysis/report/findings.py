@@ -129,12 +129,17 @@ def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str
         kernel=kernel,
         share_pct=found.share_pct,
         most_pct=found.most_pct,
+        share=_share(found.share_pct, found.share_of),
     )
 
 
 def whole(share_of: str) -> str:
     """Return the whole of a share (findings, kernel_classes)."""
     return _WHOLES[share_of]
+
+
+def _share(share_pct: float | None, share_of: str) -> str:
+    return "" if share_pct is None else f"{share_pct:.1f} % of {_WHOLES[share_of]}"
 
 
 def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:

@@ -60,6 +60,13 @@ CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(
 -- Whether the GPU is busy in a category of timeline_bottleneck; otherwise it is idle.
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
 
+-- Whether idle time stays however the host launches its work: code is loaded or built, requests are awaited.
+CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', 'no_work');
+
+-- Whether small copies to the host come before launch overhead: several in a step rule out a graph of it.
+CREATE MACRO precedes_graphs(bound, per_step) AS
+    bound = 'readback' AND coalesce(per_step > threshold('timeline.graph_readbacks'), false);
+
 -- Share from which a category of the time budget is a finding, %. Launch overhead has a low-cost cure.
 CREATE MACRO contributor_pct(bound) AS
     CASE

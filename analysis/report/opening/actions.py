@@ -52,4 +52,6 @@ def _action(what: str, finding: Finding, others: int) -> Action:
     first = finding.evidence.partition("; ")[0]
     evidence = f"{finding.claim}{more}. {first[:1].upper()}{first[1:]}"
     bound = finding.bound.partition(", if ")[0]
+    if not bound and finding.share:
+        bound = f"concerns {finding.share}"
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source)

@@ -26,7 +26,7 @@ class Part:
 def lever(actions: Sequence[Action]) -> Iterator[Tile]:
     """Yield the tile of what could save the most time."""
     for action in actions[:1]:
-        if action.bound:
+        if action.bound.startswith("up to "):
             share, _, of = action.bound.partition(" % ")
             number = f"{share.replace('up to ', '≤ ')} %"
             yield Tile("Potential gain", number, f"{of}: {action.what}", action.source)

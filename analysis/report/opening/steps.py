@@ -33,6 +33,8 @@ VIEWS = (
     "_labels",
     "_plain_findings",
     "_idle_captures",
+    "no_work_findings",
+    "loop_findings",
 )
 
 #: Categories of kernels that the sentence names, and their minimum share, %.
@@ -105,7 +107,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         JOIN busy USING (report_id, device)
         LEFT JOIN (
             SELECT report_id, device, max(slow_pct) AS slow_pct,
-                bool_or(technique = 'data_loading') AS loads
+                bool_or(technique IN ('data_loading', 'more_loading')) AS loads
             FROM _plain_findings GROUP BY ALL
         ) USING (report_id, device)
         JOIN _labels USING (report_id)
@@ -164,7 +166,7 @@ def steps_of(scope: Scope) -> Part | None:
         return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
     parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     mean, share = _shares(scope, first, parts.unit)
-    busy = _busy(gpus, share, _kinds(scope, first))
+    busy = _busy(gpus, share, _kinds(scope, first), _owner(scope, first, parts.unit))
     fact = Fact("", f"{said}{_length(first, parts, mean)}{busy}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, parts, source)), reports=(lead,))
 
@@ -273,18 +275,18 @@ def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
     )
 
 
-def _busy(gpus: Sequence[Gpu], share: str, kinds: str) -> str:
+def _busy(gpus: Sequence[Gpu], share: str, kinds: str, owner: str) -> str:
     if len(gpus) == 1:
         (gpu,) = gpus
         busy = f", and the GPU is busy for {share}"
         if gpu.bound == "compute":
-            return f"{busy}{_idle(gpu)}{kinds}"
+            return f"{busy}{_idle(gpu)}{owner}{kinds}"
         bound = word("category", gpu.bound, "does")
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
             bound += f" and waits for one recurring launch for {gpu.slow_pct:.0f} % of the step"
         if gpu.loads and gpu.bound == "host":
             bound += " and waits for input data"
-        return f"{busy}; the GPU is {bound}"
+        return f"{busy}; the GPU is {bound}{owner}"
     if len(gpus) <= _NAMED:
         parts = [
             f"{gpu_name(gpu.device)} spends {gpu.share_pct:.0f} %{'' if place else ' of it'} "
@@ -297,6 +299,22 @@ def _busy(gpus: Sequence[Gpu], share: str, kinds: str) -> str:
     span = min(shares) if len(set(shares)) == 1 else f"{min(shares)} to {max(shares)}"
     does = word("category", bounds[0], "does")
     return f"; {len(shares)} of {len(gpus)} GPUs spend {span} % of the time {does}"
+
+
+def _owner(scope: Scope, gpu: Gpu, unit: str) -> str:
+    """Return what the program waits for besides its own work: requests, or a loop on the host."""
+    where = f"WHERE report_id = {quote(gpu.report_id)} AND {same('device', gpu.device)}"
+    sql = f"SELECT share_pct, median_ns, p95_ns, busy_pct FROM no_work_findings {where}"
+    for share, median_ns, p95_ns, busy in rows_of(scope.con, sql):
+        return (
+            f"; no request is there for {share:.0f} % of the time; without this wait, a {unit} "
+            f"takes {format_ns(median_ns)} (p95 {format_ns(p95_ns)}), and the GPU is busy for "
+            f"{busy:.0f} % of that time"
+        )
+    for (kind,) in rows_of(scope.con, f"SELECT kind FROM loop_findings {where}"):
+        loop = "a while loop of XLA" if kind == "xla" else "a loop on the host"
+        return f"; {loop} reads values back to decide how to go on"
+    return ""
 
 
 def _idle(gpu: Gpu) -> str:

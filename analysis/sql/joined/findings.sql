@@ -95,6 +95,13 @@ ranked AS (
     SELECT
         *,
         coalesce(bound_pct, weight_pct, share_pct) AS most_pct,
+        -- A step that reads values back several times cannot be a CUDA graph before these copies are gone.
+        CASE
+            WHEN precedes_graphs(bound, readbacks_per_step)
+                THEN greatest(most_pct, max(if(bound = 'launch_overhead', most_pct, NULL))
+                    OVER (PARTITION BY subject, reports, device))
+            ELSE most_pct
+        END AS order_pct,
         max(if(subject = 'kernel' AND claim != 'near_limit', bound_pct, NULL)) OVER () AS kernels_pct
     FROM found
 )
@@ -104,7 +111,7 @@ SELECT
             CASE
                 WHEN NOT recurs THEN 2
                 WHEN subject = 'timeline'
-                    AND most_pct < least(threshold('finding.minor_pct'), kernels_pct)
+                    AND order_pct < least(threshold('finding.minor_pct'), kernels_pct)
                     THEN 1.2
                 WHEN subject = 'timeline' THEN 0
                 WHEN most_pct < threshold('finding.small_pct') THEN 3
@@ -114,10 +121,9 @@ SELECT
             -- A technique that makes results less exact has to save more than others.
             CASE
                 WHEN subject = 'timeline'
-                    THEN most_pct * if(precision, threshold('finding.inexact_weight'), 1)
+                    THEN order_pct * if(precision, threshold('finding.inexact_weight'), 1)
             END DESC,
             recurs IS NOT NULL,
-            -- A CUDA graph cannot contain host code that uses the values read back.
             bound IS DISTINCT FROM 'readback',
             place
     ) AS rank,

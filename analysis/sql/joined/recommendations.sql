@@ -83,15 +83,25 @@ found AS (
     HAVING 100 * sum(share * coalesce(gain_pct, 100) / 100 ORDER BY report_id, launch_id)
         >= threshold('finding.min_gain_pct')
 ),
-placed AS (
+weighed AS (
     SELECT
         *,
         CASE
             WHEN gain_pct IS NULL AND subject = 'timeline'
                 THEN least(share_pct, weight_pct, min(gain_pct) OVER (PARTITION BY subject, bound))
             ELSE coalesce(kernel_pct, gain_pct, share_pct)
-        END AS weight
+        END AS own_weight
     FROM found
+),
+placed AS (
+    SELECT
+        *,
+        CASE
+            WHEN precedes_graphs(bound, (SELECT max(per_step) FROM small_readbacks))
+                THEN greatest(own_weight, max(if(bound = 'launch_overhead', own_weight, NULL)) OVER ())
+            ELSE own_weight
+        END AS weight
+    FROM weighed
 )
 SELECT
     row_number() OVER (

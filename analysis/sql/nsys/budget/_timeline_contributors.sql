@@ -22,6 +22,8 @@ UNION ALL
 SELECT b.report_id, b.device, b.confidence, b.incomplete, 'readback', r.share_pct
 FROM small_readbacks AS r
 JOIN timeline_bottleneck AS b USING (report_id, device)
+-- Nobody can read the condition of XLA's loops less often.
+ANTI JOIN (FROM _host_loops WHERE kind = 'xla') AS h USING (report_id, device)
 LEFT JOIN mostly_readbacks AS m USING (report_id, device)
 WHERE r.share_pct >= threshold('timeline.contributor_pct')
     OR r.calls_pct >= threshold('timeline.readback_calls_pct')

@@ -69,6 +69,8 @@ host_input AS (
                 OR (n.other_kind = 'range' AND is_input(n.other_name))
                 OR (n.other_kind = 'os' AND is_reading(n.other_name))
             ) AS input_ns,
+            -- The name that torch.profiler gives to the iterator of a loader with workers.
+            coalesce(bool_or(contains(n.range_name, '_MultiProcessingDataLoaderIter')), false) AS parallel,
             sum(c.dur_ns) FILTER (s.op_id IS NOT NULL) AS starting_ns,
             sum(c.dur_ns) FILTER (i.op_id IS NOT NULL) AS copied_ns,
             count(i.op_id) AS copies
@@ -84,6 +86,7 @@ host_input AS (
     )
     SELECT t.report_id, t.device,
         coalesce(2 * starting_ns >= ns, false) AS starts,
+        parallel OR t.report_id IN (SELECT report_id FROM _parents) AS has_workers,
         2 * input_ns >= ns
         OR (copies >= threshold('timeline.recurring_gaps') AND 2 * copied_ns >= ns) AS is_data
     FROM host
@@ -93,8 +96,11 @@ SELECT
     b.report_id,
     b.device,
     list_filter([
-        -- CUDA graphs do not help work that already runs in graphs.
-        CASE WHEN s.graphs_save_pct >= threshold('timeline.launch_overhead_pct') THEN 'graphs_save' END,
+        -- CUDA graphs do not help work that already runs in graphs, and cannot contain decisions of the host.
+        CASE
+            WHEN h.kind IS NULL AND s.graphs_save_pct >= threshold('timeline.launch_overhead_pct')
+                THEN 'graphs_save'
+        END,
         CASE
             WHEN 2 * s.graph_kernels >= s.kernels THEN 'graphs'
             WHEN e.is_compiled THEN 'compiled'
@@ -102,6 +108,7 @@ SELECT
         END,
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         CASE WHEN i.starts THEN 'starts_processes' WHEN i.is_data THEN 'input_data' END,
+        if(i.has_workers, 'has_workers', 'no_workers'),
         if(v.steps IS NULL, 'no_steps', 'steps'),
         CASE
             WHEN v.steps IS NOT NULL
@@ -145,4 +152,5 @@ LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)
 LEFT JOIN _rank_causes AS c ON c.job = k.job AND c.rank = k.rank
-LEFT JOIN shares AS o USING (report_id, device);
+LEFT JOIN shares AS o USING (report_id, device)
+LEFT JOIN _host_loops AS h USING (report_id, device);

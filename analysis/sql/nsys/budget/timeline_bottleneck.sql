@@ -6,7 +6,7 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- bound VARCHAR: category that limits the GPU: compute, communication, transfer, launch_overhead
---   (launch_gap + launch_api + queued), sync, loading, kernel_gap or host
+--   (launch_gap + launch_api + queued), sync, loading, kernel_gap, device_wait, building, no_work or host
 -- share_pct DOUBLE: percentage of the window spent in the category `bound`
 -- contributors VARCHAR: categories that take at least 10 % of the window, largest first, as text
 -- busy_bound VARCHAR: what limits the kernels according to sampled GPU metrics: compute, memory or neither

@@ -50,23 +50,23 @@ whole AS (
     SELECT
         b.report_id,
         b.device,
-        100 - list_sum(list_transform(
+        -- Overhead of the profiler, and idle time without a known cause, are in none of these shares.
+        coalesce(list_sum(list_transform(
             list_filter(b.shares, lambda part: is_busy(part.category)), lambda part: part.share_pct
-        )) AS idle_pct,
+        )), 0) AS busy_pct,
+        coalesce(list_sum(list_transform(
+            list_filter(b.shares, lambda part: NOT is_busy(part.category) AND NOT is_kept(part.category)),
+            lambda part: part.share_pct
+        )), 0) AS rest_pct,
         coalesce(
             list_filter(b.shares, lambda part: part.category = 'compute')[1].share_pct, 0
         ) AS compute_pct,
-        -- The code of kernels is loaded however they are launched.
-        coalesce(
-            list_filter(b.shares, lambda part: part.category = 'loading')[1].share_pct, 0
-        ) AS loading_pct,
         coalesce(list_filter(b.shares, lambda part:
             part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
         )[1].share_pct, 0) AS host_pct,
         least(100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0), host_pct) AS behind_pct,
         coalesce(list_filter(b.shares, lambda part: part.category = 'sync')[1].share_pct, 0) AS sync_pct,
-        idle_pct - loading_pct AS rest_pct,
-        100 - loading_pct - host_pct AS beside_pct,
+        busy_pct + rest_pct - host_pct AS beside_pct,
         -- Both directions of a link work concurrently.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b
@@ -149,6 +149,7 @@ gap_words AS (
             WHEN 'range' THEN concat('inside `', m.name, '`')
             WHEN 'range of another thread' THEN concat('while another thread is inside `', m.name, '`')
             WHEN 'OS call of another thread' THEN concat('while another thread is in ', m.name)
+            WHEN 'ordering call' THEN concat('behind ', m.name)
             WHEN 'next operation' THEN concat('before ', m.name)
             ELSE concat('in ', m.name)
         END

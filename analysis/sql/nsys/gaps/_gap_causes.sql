@@ -1,6 +1,6 @@
 -- Idle intervals longer than a launch gap, with the activity of their largest part: a call, a range, or the
--- activity of another thread; if nothing is known, the next operation. Numbers in range names are replaced by
--- *.
+-- activity of another thread; if nothing is known, the next operation. Waits on the device have the calls
+-- that ordered the next operation behind other work. Numbers in range names are replaced by *.
 -- @materialize
 CREATE VIEW _gap_causes AS
 WITH open AS (
@@ -14,14 +14,17 @@ WITH open AS (
         CASE WHEN 2 * n.api_ns >= n.dur_ns THEN n.api_name END AS api_name,
         CASE WHEN 2 * n.os_ns >= n.dur_ns THEN n.os_name END AS os_name,
         CASE WHEN NOT is_step(n.range_name) THEN n.range_name END AS range_name,
+        d.calls AS ordering,
         n.other_kind,
         n.other_name,
         n.range_name AS step_name,
         l.name AS next_name
     FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
-    JOIN _gap_names AS n USING (track, op_id)
+    LEFT JOIN _gap_names AS n USING (track, op_id)
+    LEFT JOIN _dependencies AS d USING (track, op_id)
     JOIN _gpus AS t USING (track)
-    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = n.op_id
+    JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id
+    WHERE n.op_id IS NOT NULL OR g.device_wait_ns > 0
 )
 SELECT
     track,
@@ -29,6 +32,8 @@ SELECT
     cause,
     dur_ns,
     CASE
+        WHEN cause = 'device_wait' AND ordering IS NOT NULL THEN 'ordering call'
+        WHEN cause = 'device_wait' THEN 'next operation'
         WHEN NOT before THEN NULL
         WHEN sync_name IS NOT NULL OR api_name IS NOT NULL THEN 'CUDA call'
         WHEN range_name IS NOT NULL THEN 'range'
@@ -40,6 +45,7 @@ SELECT
     END AS kind,
     CASE
         WHEN kind IS NULL THEN NULL
+        WHEN kind = 'ordering call' THEN ordering
         WHEN kind = 'CUDA call' THEN coalesce(sync_name, api_name)
         WHEN kind = 'OS call' THEN os_name
         WHEN kind = 'next operation' THEN next_name

@@ -30,7 +30,13 @@ judged AS (
     SELECT
         p.*,
         f.op_id IS NOT NULL AS first_use,
+        b.op_id IS NOT NULL AS rebuilt,
+        if(p.rest_ns > threshold('timeline.device_wait_ns') AND (p.called OR p.launched), p.rest_ns, 0)
+            AS device_wait_ns,
+        p.rest_ns - device_wait_ns AS late_ns,
+        if(rebuilt, 0, least(coalesce(w.os_ns, 0), p.own_ns)) AS no_work_ns,
         CASE
+            WHEN rebuilt THEN 'building'
             WHEN p.own_ns > l.limit_ns AND s.op_id IS NULL THEN 'host'
             WHEN p.drained THEN 'sync'
             ELSE 'launch_gap'
@@ -39,35 +45,43 @@ judged AS (
     JOIN _launch_gap_limits AS l USING (track)
     LEFT JOIN loading_launches AS f USING (track, op_id)
     LEFT JOIN _slow_launches AS s USING (track, op_id)
+    LEFT JOIN _rebuilt AS b USING (track, op_id)
+    LEFT JOIN _work_waits AS w USING (track, op_id)
 ),
 split AS (
     -- The launch latency is only visible because the wait before it made the device run out of work.
     SELECT
         *,
+        own_ns - no_work_ns AS working_ns,
         wait_ns
-        + CASE WHEN own_cause = 'sync' THEN own_ns ELSE 0 END
+        + CASE WHEN own_cause = 'sync' THEN working_ns ELSE 0 END
         + CASE WHEN drained AND called AND NOT first_use THEN launch_api_ns ELSE 0 END
-        + CASE WHEN drained AND called THEN rest_ns ELSE 0 END AS sync_ns,
-        CASE WHEN own_cause = 'launch_gap' THEN own_ns ELSE 0 END AS launch_gap_ns,
-        CASE WHEN own_cause = 'host' THEN own_ns ELSE 0 END AS host_ns,
-        loading_ns + CASE WHEN first_use THEN launch_api_ns ELSE 0 END AS all_loading_ns,
+        + CASE WHEN drained AND called THEN late_ns ELSE 0 END AS sync_ns,
+        CASE WHEN own_cause = 'launch_gap' THEN working_ns ELSE 0 END AS launch_gap_ns,
+        CASE WHEN own_cause = 'host' THEN working_ns ELSE 0 END AS host_ns,
+        CASE WHEN rebuilt THEN working_ns + loading_ns ELSE 0 END AS building_ns,
+        CASE WHEN rebuilt THEN 0 ELSE loading_ns END + CASE WHEN first_use THEN launch_api_ns ELSE 0 END
+            AS all_loading_ns,
         CASE WHEN first_use OR drained THEN 0 ELSE launch_api_ns END AS call_ns,
-        CASE WHEN called AND NOT drained THEN rest_ns ELSE 0 END AS queued_ns,
-        CASE WHEN launched THEN rest_ns ELSE 0 END AS kernel_gap_ns,
-        CASE WHEN NOT called AND NOT launched THEN rest_ns ELSE 0 END AS unattributed_ns
+        CASE WHEN called AND NOT drained THEN late_ns ELSE 0 END AS queued_ns,
+        CASE WHEN launched THEN late_ns ELSE 0 END AS kernel_gap_ns,
+        CASE WHEN NOT called AND NOT launched THEN late_ns ELSE 0 END AS unattributed_ns
     FROM judged
 )
 SELECT
     track, op_id, window_id, start_ns, end_ns, end_ns - start_ns AS dur_ns, called, sync_name,
     own_ns, wait_ns, loading_ns, launch_api_ns, rest_ns,
-    sync_ns, launch_gap_ns, host_ns, all_loading_ns, call_ns, queued_ns, kernel_gap_ns,
-    profiler_overhead_ns, unattributed_ns,
+    sync_ns, launch_gap_ns, host_ns, building_ns, no_work_ns, all_loading_ns, call_ns, queued_ns,
+    kernel_gap_ns, device_wait_ns, profiler_overhead_ns, unattributed_ns,
     CASE greatest(
-        sync_ns, launch_gap_ns, host_ns, all_loading_ns, call_ns, queued_ns, kernel_gap_ns,
-        profiler_overhead_ns, unattributed_ns
+        sync_ns, launch_gap_ns, host_ns, building_ns, no_work_ns, all_loading_ns, call_ns, queued_ns,
+        kernel_gap_ns, device_wait_ns, profiler_overhead_ns, unattributed_ns
     )
         WHEN unattributed_ns THEN 'unattributed'
         WHEN kernel_gap_ns THEN 'kernel_gap'
+        WHEN device_wait_ns THEN 'device_wait'
+        WHEN no_work_ns THEN 'no_work'
+        WHEN building_ns THEN 'building'
         WHEN host_ns THEN 'host'
         WHEN sync_ns THEN 'sync'
         WHEN launch_gap_ns THEN 'launch_gap'

@@ -7,7 +7,8 @@
 -- device BIGINT: physical GPU number
 -- rank BIGINT: rank by time; 1 is the longest
 -- cause VARCHAR: cause that accounts for the largest part of the interval, as a category of gpu_time_budget
--- kind VARCHAR: kind of activity: CUDA call, range (except step ranges), OS call, range of another thread, OS
+-- kind VARCHAR: kind of activity: ordering call (what the next operation waits behind, for device_wait), CUDA
+--   call, range (except step ranges), OS call, range of another thread, OS
 --   call of another thread, or next operation. The first kind in this list that applies is used, but OS calls
 --   that wait come after the activity of other threads. NULL if the interval is not longer than a launch gap
 -- name VARCHAR: name of the activity, with numbers in range names replaced by *; NULL if the interval is
@@ -24,7 +25,7 @@ WITH sums AS (
     UNION ALL
     SELECT g.track, g.cause, NULL, NULL, NULL, count(*), sum(g.dur_ns)
     FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
-    ANTI JOIN _gap_names AS n USING (track, op_id)
+    ANTI JOIN _gap_causes AS n USING (track, op_id)
     GROUP BY g.track, g.cause
 ),
 added AS (

@@ -13,8 +13,9 @@ WITH processes AS (
 plain AS (
     SELECT report_id, pid, tid, name, start_ns, end_ns, range_id, first_call, calls
     FROM (FROM nsys_nvtx_ranges SEMI JOIN processes USING (report_id, pid))
-    -- An operator of PyTorch is a part of a step.
+    -- An operator of PyTorch is a part of a step, and a compiler's range is none.
     WHERE end_ns > start_ns AND style != 'Mark' AND domain IS DISTINCT FROM 'cpu_op'
+        AND name NOT IN (SELECT name FROM _names WHERE kind = 'range' AND is_compiling(name))
 ),
 names AS (
     SELECT report_id, pid, tid, name, min(start_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS times

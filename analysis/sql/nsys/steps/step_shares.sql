@@ -18,6 +18,10 @@
 -- launch_api_pct DOUBLE: GPU idle time during launching calls, % of the step
 -- queued_pct DOUBLE: GPU idle time after launching calls, before the operation started, % of the step
 -- kernel_gap_pct DOUBLE: GPU idle time although the next operation had already been launched, % of the step
+-- device_wait_pct DOUBLE: GPU idle time while issued work waits for something other than the host, % of the
+--   step
+-- building_pct DOUBLE: GPU idle time while the host builds a kernel anew, % of the step
+-- no_work_pct DOUBLE: GPU idle time while the program waits for requests, % of the step
 -- loading_pct DOUBLE: GPU idle time while the driver loaded code, % of the step
 -- host_pct DOUBLE: GPU idle time while the host launched nothing, % of the step
 -- profiler_overhead_pct DOUBLE: GPU idle time caused by profiler overhead, % of the step
@@ -41,6 +45,9 @@ SELECT
     any_value(share_pct) FILTER (category = 'launch_api') AS launch_api_pct,
     any_value(share_pct) FILTER (category = 'queued') AS queued_pct,
     any_value(share_pct) FILTER (category = 'kernel_gap') AS kernel_gap_pct,
+    any_value(share_pct) FILTER (category = 'device_wait') AS device_wait_pct,
+    any_value(share_pct) FILTER (category = 'building') AS building_pct,
+    any_value(share_pct) FILTER (category = 'no_work') AS no_work_pct,
     any_value(share_pct) FILTER (category = 'loading') AS loading_pct,
     any_value(share_pct) FILTER (category = 'host') AS host_pct,
     any_value(share_pct) FILTER (category = 'profiler_overhead') AS profiler_overhead_pct,

@@ -1,0 +1,86 @@
+-- GPUs on which the host decides after each iteration, from values that it reads back, how the work goes on,
+-- with the kind of the loop:
+--   xla        a while loop of XLA copies its condition, one byte, to the host
+--   iterations a loop within the step reads values back, and its number of iterations varies
+--   exchange   the step sends a few bytes to the GPU and waits for a few bytes of result, as an optimizer, a
+--              solver or a simulation on the host does
+-- A CUDA graph cannot contain such decisions.
+-- @materialize
+CREATE VIEW _host_loops AS
+WITH busy AS (
+    SELECT report_id, device, sum(share_pct) FILTER (is_busy(category)) AS busy_pct,
+        sum(share_pct) FILTER (NOT is_busy(category) AND NOT is_kept(category)) AS idle_pct,
+        sum(share_pct) FILTER (category = 'no_work') AS no_work_pct
+    FROM gpu_time_budget
+    GROUP BY report_id, device
+),
+varying AS (
+    SELECT
+        report_id,
+        device,
+        arg_max({fewest: coalesce(fewest, 0), most: most}, (fewest < most, share_pct)) AS inner_loop
+    FROM loops
+    WHERE role = 'inner'
+        AND evidence LIKE '%readback%'
+        AND (variable OR fewest < most)
+        AND share_pct >= threshold('timeline.range_coverage_pct')
+    GROUP BY report_id, device
+),
+xla AS (
+    SELECT report_id, device
+    FROM kernel_library_times
+    GROUP BY report_id, device
+    HAVING 100 * sum(launches) FILTER (library = 'xla')
+        >= threshold('timeline.contributor_pct') * sum(launches)
+),
+-- Training and the choice of tokens exchange a few bytes as well, but need not wait for them.
+trains AS (
+    SELECT DISTINCT report_id, device
+    FROM loops
+    WHERE role = 'step' AND regexp_matches(evidence, 'optimizer|sampling')
+),
+sent AS (
+    SELECT t.report_id, t.device, count(*) AS copies, max(m.bytes) AS most_bytes
+    FROM nsys_memory_ops AS m
+    JOIN _analysed_launches AS l
+        ON l.report_id = m.report_id AND l.pid = m.pid AND l.correlation_id = m.correlation_id
+            AND l.start_ns = m.start_ns AND l.device = m.device
+    JOIN _gpus AS t ON t.track = l.track
+    WHERE m.operation LIKE '[CUDA memcpy Host-to-Device%'
+    GROUP BY t.report_id, t.device
+)
+SELECT
+    w.report_id,
+    w.device,
+    CASE
+        WHEN x.report_id IS NOT NULL AND r.max_bytes = 1 THEN 'xla'
+        WHEN v.inner_loop IS NOT NULL THEN 'iterations'
+        ELSE 'exchange'
+    END AS kind,
+    v.inner_loop.fewest AS fewest,
+    v.inner_loop.most AS most,
+    r.copies,
+    r.per_step,
+    r.max_bytes,
+    s.most_bytes AS sent_bytes,
+    b.busy_pct,
+    b.idle_pct
+FROM analysis_windows AS w
+JOIN small_readbacks AS r USING (report_id, device)
+JOIN busy AS b USING (report_id, device)
+LEFT JOIN varying AS v USING (report_id, device)
+LEFT JOIN xla AS x USING (report_id, device)
+LEFT JOIN sent AS s USING (report_id, device)
+WHERE w.kind = 'steady'
+    AND r.per_step >= threshold('timeline.each_step')
+    AND (
+        (x.report_id IS NOT NULL AND r.max_bytes = 1)
+        OR v.inner_loop IS NOT NULL
+        OR (
+            b.busy_pct < threshold('timeline.contributor_pct')
+            AND b.no_work_pct < threshold('timeline.contributor_pct')
+            AND (w.report_id, w.device) NOT IN (SELECT (report_id, device) FROM trains)
+            AND s.copies >= threshold('timeline.each_step') * w.steps
+            AND s.most_bytes < threshold('timeline.input_bytes')
+        )
+    );
