@@ -87,7 +87,8 @@ def _scaled(value: float | None, unit: float) -> float | None:
 def make_architectures(con: DuckDBPyConnection) -> None:
     """Create gpu_architectures."""
     docs = Architecture.documentation()
-    columns = [(n, "VARCHAR" if n == "cc" else "BIGINT", doc) for n, doc in docs.items()]
+    types = {"cc": "VARCHAR", "dram_counters": "BOOLEAN"}
+    columns = [(n, types.get(n, "BIGINT"), doc) for n, doc in docs.items()]
     rows = [tuple(getattr(a, name) for name in docs) for a in architectures().values()]
     create_table(con, "gpu_architectures", columns, rows)
 

@@ -110,6 +110,10 @@ class Architecture:
     barriers: int | None = field(
         default=None, metadata={"doc": "named barriers per SM; NULL if unlimited"}
     )
+    dram_counters: bool = field(
+        default=True,
+        metadata={"doc": "whether ncu can measure DRAM; integrated GPUs have no such counters"},
+    )
 
     @classmethod
     def documentation(cls) -> dict[str, str]:

@@ -21,6 +21,7 @@ Ingested = Callable[[str], str]
 CAUSES = {
     "-", "*", "uncoalesced", "bank_conflict", "atomics", "local_spill", "small_grid",
     "partial_wave", "imbalance", "divergence", "registers", "shared_mem",
+    "local_memory", "narrow_blocks", "fp64_for_floats",
 }  # fmt: skip
 FEATURES = {
     "closed", "open", "triton", "cuda", "product", "convolution", "nhwc",
@@ -28,6 +29,7 @@ FEATURES = {
     "tensor", "no_tensor", "mma_sync", "wide", "half", "shared", "elementwise", "neighbor", "after_tensor",
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
+    "local", "blocks_limit", "narrow_blocks", "fp64_for_floats",
     "graphs_save", "compiled", "eager", "graphs", "ranks_wait", "slow_launches", "input_data",
     "has_workers", "no_workers",
     "starts_processes", "start_skew",

@@ -114,6 +114,94 @@ def test_a_part_of_the_metrics_gives_a_verdict_or_what_is_known(
     assert ("No verdict" in first) == ("bound by" not in said)
 
 
+def _first_screen(name: str, cli: Cli) -> str:
+    assert cli("ingest", _file(name)) == 0
+    assert cli("report", "--md", "-") == 0
+    return " ".join(cli.out.split("\n## Details")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "05_local_memory_curand_rtx3080",
+            "91 % of the sectors of loads and stores are in local memory (arrays or spills)",
+        ),
+        (
+            "06_four_threads_per_block_a100",
+            "is bound by idle lanes of narrow blocks and runs at 47 % of SOL",
+        ),
+        ("06_four_threads_per_block_a100", "Use blocks of whole warps"),
+        ("06_four_threads_per_block_a100", "Blocks of 4 threads leave 28 of 32 lanes idle"),
+        (
+            "07_no_dram_counters_gb10",
+            "triad (1 launch, 320 us) is bound by memory latency or DRAM, which ncu cannot measure",
+        ),
+        ("08_basic_set_fp64_rtx4070tis", "Avoid double-precision arithmetic"),
+        (
+            "08_basic_set_fp64_rtx4070tis",
+            "The FP64 pipe is 85 % busy although the arguments are float",
+        ),
+        ("08_basic_set_registers_rtx3090", "is bound by too few warps"),
+        ("08_basic_set_registers_rtx3090", "Trade registers for occupancy"),
+        (
+            "08_basic_set_registers_rtx3090",
+            "Theoretical occupancy is 16.7 % (limited by registers)",
+        ),
+    ],
+)
+def test_the_first_screen_names_the_cause(name: str, said: str, cli: Cli) -> None:
+    assert said in _first_screen(name, cli)
+
+
+@pytest.mark.parametrize("name", ["07_no_dram_counters_gb10", "07_no_dram_counters_orin"])
+def test_a_gpu_without_dram_counters(name: str, store: Store) -> None:
+    report = ingest(_file(name), store).report_id
+    with Session.open(store, [report]) as con:
+        (verdict,) = con.execute(
+            "SELECT bound, subclass, confidence, explanation FROM kernel_bottleneck"
+        ).fetchall()
+        assert verdict[:3] == ("latency", "dram_unknown", "low")
+        assert "ncu has no DRAM counters on this GPU" in verdict[3]
+        assert "L2 transfers 245 GB/s" in verdict[3]
+        assert con.execute("SELECT gain_pct FROM kernel_findings").fetchall() == []
+        floors = con.execute("SELECT floor FROM kernel_floors").fetchall()
+        assert not {("work",), ("memory",)} & set(floors)
+
+
+def test_idle_lanes_have_no_bound_by_sol(store: Store) -> None:
+    report = ingest(_file("06_four_threads_per_block_a100"), store).report_id
+    with Session.open(store, [report]) as con:
+        sql = "SELECT technique, gain_pct FROM kernel_findings WHERE rank = 1"
+        assert con.execute(sql).fetchall() == [("whole_warps", None)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "technique"),
+    [
+        ("add(int, float *, float *)", "float_literals"),
+        ("void scale<float>(const float *, float4 *, unsigned long)", "float_literals"),
+        ("add(int, double *, double *)", "narrower_types"),
+        ("add(int, float *, double *)", "narrower_types"),
+        ("void add<double>(const float *, float *)", "narrower_types"),
+        ("add(Body *, float)", "narrower_types"),
+        ("add(int *, int)", "narrower_types"),
+        ("add", "narrower_types"),
+    ],
+)
+def test_fp64_in_a_kernel_of_floats(
+    kernel: str, technique: str, tmp_path: Path, store: Store
+) -> None:
+    path = tmp_path / "named.csv"
+    path.write_text(
+        _text("08_basic_set_fp64_rtx4070tis").replace("add(int, float *, float *)", kernel)
+    )
+    report = ingest(path, store).report_id
+    with Session.open(store, [report]) as con:
+        sql = "SELECT technique FROM kernel_findings WHERE rank = 1"
+        assert con.execute(sql).fetchall() == [(technique,)]
+
+
 def test_a_value_that_is_no_number_is_named(store: Store) -> None:
     (warning,) = ingest(_file("10_srun_label"), store).warnings
     assert warning == (

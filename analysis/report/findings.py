@@ -88,6 +88,7 @@ class _Found(NamedTuple):
     largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
+    notable: str | None
     bound_pct: float | None
     most_pct: float
     floor: str | None
@@ -165,6 +166,8 @@ def _of_kernel(found: _Found) -> Finding:
         share = f"the kernel takes {found.share_pct:.1f} % of {of} "
         share += f"({launches}, {format_ns(found.time_ns)})"
     sol = {"compute SOL": found.compute_sol_pct, "memory SOL": found.memory_sol_pct}
+    if found.notable:
+        share = f"{found.notable}, and {share}"
     known = [f", {name} {pct:.1f} %" for name, pct in sol.items() if pct is not None]
     evidence = [share + "".join(known)]
     if found.headroom_pct is not None:

@@ -67,6 +67,8 @@ _LIMITERS = {
     ("latency", "dependency"): "dependent instructions",
     ("latency", "barrier"): "barriers",
     ("latency", "occupancy"): "too few warps",
+    ("latency", "idle_lanes"): "idle lanes of narrow blocks",
+    ("latency", "dram_unknown"): "memory latency or DRAM, which ncu cannot measure on this GPU",
     ("latency", "tail"): "uneven work across SMs",
     ("latency", "small_grid"): "small grids",
     ("launch", "small_grid"): "small grids",

@@ -66,6 +66,41 @@ CREATE MACRO used_bytes_per_sector(load_bytes, load_sectors, store_bytes, store_
 CREATE MACRO is_small_share(sectors, others) AS
     coalesce(sectors < threshold('memory.direction_share') * (sectors + others), false);
 
+-- Share of a part in loads and stores together; a direction counts only if its part and whole are known.
+CREATE MACRO share_of_pairs(load_part, load_whole, store_part, store_whole) AS
+    list_sum([load_part + 0 * load_whole, store_part + 0 * store_whole])
+    / nullif(list_sum([load_whole, store_whole]), 0);
+
+-- Mean number of threads per warp of a block: below 32 if the size of the block is not a multiple of 32.
+CREATE MACRO threads_per_warp(block_size) AS block_size / nullif(ceil(block_size / 32), 0);
+
+-- Options of ncu that collect the limiter of a bound.
+CREATE MACRO sections_for(bound) AS concat(
+    'ncu ',
+    CASE bound
+        WHEN 'latency' THEN '--section WarpStateStats --section SchedulerStats'
+        WHEN 'compute' THEN '--section ComputeWorkloadAnalysis'
+        ELSE '--section MemoryWorkloadAnalysis'
+    END
+);
+
+-- Whether fewer threads per instruction are active than `least` of 32, relative to the threads that a warp has:
+-- lanes without a thread are not divergence.
+CREATE MACRO is_divergent(threads_per_inst, per_warp, least) AS
+    threads_per_inst < least / 32 * coalesce(per_warp, 32);
+
+-- Whether all arguments of a kernel are numbers that need no FP64 or pointers to them, and some are float; NULL if
+-- the name has no arguments, or any whose content is unknown.
+CREATE MACRO has_float_arguments(full_name) AS
+    regexp_matches(
+        regexp_extract(full_name, '\(([^()]*)\)( \[clone [^\]]*\])?$', 1),
+        '^((const|volatile|restrict|__restrict__|unsigned|signed|bool|char|short|int|long|size_t|__half2?|half2?'
+        || '|float[1-4]?|u?(char|short|int|long)[1-4]|u?int(8|16|32|64)_t|curandState\w*|cudaTextureObject_t)\b'
+        || '|[*&, ])+$'
+    )
+    AND regexp_matches(full_name, '\bfloat[1-4]?\b')
+    AND NOT regexp_matches(full_name, 'double|(?i:f64|fp64|float64)');
+
 -- Whether global accesses use less than half of the sectors that they move: in one direction, or in total
 -- according to the counts by source line.  NULL if neither was collected.
 CREATE MACRO is_uncoalesced(bytes_per_sector, excess_pct) AS

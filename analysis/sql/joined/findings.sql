@@ -55,6 +55,7 @@
 -- largest_gap VARCHAR: description of the category's longest idle interval
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
 -- explanation VARCHAR: why the kernel's class is uncertain or differs from NVIDIA's verdict
+-- notable VARCHAR: what the counters of a kernel show besides SOL, as in kernel_bottleneck
 -- bound_pct DOUBLE: upper bound on the gain, % of the same time as share_pct: for a timeline, the largest
 --   bound among its techniques; for a kernel or for waiting ranks, the bound of the first technique; NULL if
 --   no bound can be derived, and for startup, because the cost of start-up does not grow with the length of
@@ -134,7 +135,7 @@ SELECT
     waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
-    slow_pct, idle_in, causes, largest_gap, ncu_verdict, explanation,
+    slow_pct, idle_in, causes, largest_gap, ncu_verdict, explanation, notable,
     bound_pct, most_pct, floor, nvidia_pct, confidence, technique, reports
 FROM ranked
 ORDER BY rank;

@@ -36,13 +36,14 @@
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the first launch; NULL if ncu did not record a verdict
 -- explanation VARCHAR: why the class is uncertain or differs from NVIDIA's verdict, from the first launch
 --   with an explanation
+-- notable VARCHAR: what the counters of the longest launch show besides SOL, as in kernel_bottleneck
 -- technique VARCHAR: key of the first technique to try, in the knowledge base; NULL if there is none
 -- reports VARCHAR[]: reports that contain the launches
 CREATE VIEW kernel_classes AS
 WITH launches AS (
     SELECT
         s.*,
-        b.bound, b.subclass, b.cause, b.confidence, b.ncu_verdict, b.explanation,
+        b.bound, b.subclass, b.cause, b.confidence, b.ncu_verdict, b.explanation, b.notable,
         f.technique, f.gain_pct, f.floor, f.nvidia_pct, f.precision,
         h.share_of, h.share, h.most
     FROM kernel_sol AS s
@@ -70,6 +71,7 @@ classes AS (
         any_value(100 * most) AS most_pct,
         any_value(ncu_verdict ORDER BY report_id, launch_id) AS ncu_verdict,
         any_value(explanation ORDER BY report_id, launch_id) AS explanation,
+        of_longest(notable, duration_ns, report_id, launch_id) AS notable,
         of_longest(floor, duration_ns, report_id, launch_id) AS floor,
         of_longest(nvidia_pct, duration_ns, report_id, launch_id) AS nvidia_pct,
         of_longest(technique, duration_ns, report_id, launch_id) AS technique,
@@ -123,6 +125,7 @@ SELECT
     nvidia_pct,
     ncu_verdict,
     explanation,
+    notable,
     technique,
     reports
 FROM limited

@@ -109,12 +109,13 @@ floors AS (
         i.report_id,
         i.launch_id,
         unnest([
-            {floor: 'work', pct: i.max_sol_pct},
+            -- A SOL without DRAM does not say how long the same traffic takes.
+            {floor: 'work', pct: if(i.dram_unknown, NULL, i.max_sol_pct)},
             {floor: 'instructions', pct: i.compute_sol_pct},
-            {floor: 'memory', pct: i.memory_sol_pct},
+            {floor: 'memory', pct: if(i.dram_unknown, NULL, i.memory_sol_pct)},
             {floor: 'dram', pct: i.dram_sol_pct},
             {floor: 'half_dram', pct: i.dram_sol_pct / 2},
-            {floor: 'half_memory', pct: if(v.bound = 'memory' AND NOT k.closed, i.memory_sol_pct / 2, NULL)},
+            {floor: 'half_memory', pct: if(v.bound = 'memory' AND NOT k.closed AND NOT i.dram_unknown, i.memory_sol_pct / 2, NULL)},
             {floor: 'l2', pct: i.l2_sol_pct},
             {
                 floor: 'returns',
@@ -127,7 +128,7 @@ floors AS (
             {floor: 'narrower', pct: greatest(r.narrower, t.pct / 2)},
             {floor: 'bytes', pct: b.pct},
             {floor: 'chain', pct: c.pct},
-            {floor: 'issue', pct: i.issue_elapsed_pct * i.threads_per_inst / 32},
+            {floor: 'issue', pct: i.issue_elapsed_pct * i.threads_per_inst / coalesce(i.threads_per_warp, 32)},
             {floor: 'balanced', pct: 100 - i.imbalance_pct},
             {floor: 'whole_waves', pct: 100 - i.wave_loss_pct},
             {floor: 'nothing', pct: 0.0}

@@ -32,6 +32,8 @@
 -- spill_pct DOUBLE: share of local-memory load and store requests that are register spills or reloads, %;
 --   NULL without local-memory accesses
 -- local_requests DOUBLE: number of local-memory load and store requests
+-- local_pct DOUBLE: share of local memory in the sectors of global and local loads and stores, %; if sectors
+--   were not collected, in their requests or instructions
 -- atomic_requests DOUBLE: number of global atomic and reduction requests
 -- atomic_pct DOUBLE: sectors of atomics and reductions, % of all sectors transferred between L1 and L2; if
 --   sectors were not collected, requests of atomics and reductions, % of all global requests
@@ -66,6 +68,22 @@ SELECT
     w.spill_requests,
     100 * w.spill_requests / nullif(w.local_load_requests + w.local_store_requests, 0) AS spill_pct,
     w.local_load_requests + w.local_store_requests AS local_requests,
+    100 * coalesce(
+        share_of_pairs(
+            w.local_load_sectors, w.local_load_sectors + w.global_load_sectors,
+            w.local_store_sectors, w.local_store_sectors + w.global_store_sectors
+        ),
+        (w.local_load_sectors + w.local_store_sectors) / nullif(w.l1_sectors, 0),
+        w.local_sectors / nullif(w.local_sectors + coalesce(w.global_sectors, w.global_transactions), 0),
+        share_of_pairs(
+            w.local_load_requests, w.local_load_requests + w.global_load_requests,
+            w.local_store_requests, w.local_store_requests + w.global_store_requests
+        ),
+        share_of_pairs(
+            w.local_load_requests, w.local_load_requests + w.global_load_inst,
+            w.local_store_requests, w.local_store_requests + w.global_store_inst
+        )
+    ) AS local_pct,
     w.global_atomic_requests + w.global_reduction_requests AS atomic_requests,
     100 * coalesce(
         32 * (w.l2_atomic_sectors + w.l2_reduction_sectors) / nullif(w.l2_to_l1_bytes + w.l1_to_l2_bytes, 0),

@@ -83,7 +83,8 @@ subclasses AS (
                 ELSE 'short'
             END
             WHEN 'compute' THEN CASE
-                WHEN threads_per_inst < threshold('compute.divergent_threads') THEN 'divergence'
+                WHEN is_divergent(threads_per_inst, threads_per_warp, threshold('compute.divergent_threads'))
+                    THEN 'divergence'
                 WHEN rule = 'issue' THEN 'issue'
                 WHEN rule = 'one_unit' AND unit.part IS NOT NULL THEN unit.part
                 WHEN pipe_pct >= threshold('compute.pipe_pct') THEN pipe
@@ -101,12 +102,21 @@ subclasses AS (
             WHEN 'latency' THEN CASE
                 WHEN rule = 'small_grid' AND grid_size < sm_count THEN 'small_grid'
                 WHEN rule = 'imbalance' THEN 'tail'
+                WHEN rule = 'latency' AND idle_lanes_pct >= 100 * threshold('compute.most_idle_share')
+                    THEN 'idle_lanes'
                 -- Warpgroup matrix instructions are asynchronous, so that few warps keep them busy.
                 WHEN rule = 'latency'
                     AND coalesce(gmma_pipe_pct = 0, true)
                     AND occupancy_pct < threshold('latency.occupancy_pct')
                     AND eligible_warps < threshold('latency.eligible_warps')
                     THEN 'occupancy'
+                -- Without stalls and eligible warps, few warps are the only known limit.
+                WHEN rule = 'latency'
+                    AND eligible_warps IS NULL AND stalled_on IS NULL
+                    AND occupancy_pct <= threshold('latency.occupancy_pct')
+                    AND NOT coalesce(tensor_pct >= threshold('rule.pipe_low_pct'), false)
+                    THEN 'occupancy'
+                WHEN dram_unknown AND coalesce(stalled_on = 'memory', true) THEN 'dram_unknown'
                 ELSE stalled_on
             END
         END AS subclass
@@ -115,15 +125,27 @@ subclasses AS (
 SELECT
     *,
     CASE
-        WHEN bound IN ('launch', 'unknown', 'compute') THEN NULL
+        WHEN bound IN ('launch', 'unknown') THEN NULL
+        -- Idle lanes cost nothing in a kernel that is busy with DRAM or has few threads.
+        WHEN idle_lanes_pct >= 100 * threshold('compute.idle_lane_share')
+            AND NOT (bound = 'memory' AND coalesce(level = 'dram', false))
+            AND rule NOT IN ('small_grid', 'imbalance')
+            THEN 'narrow_blocks'
+        WHEN bound = 'compute' AND fp64_for_floats AND subclass IN ('fp64', 'xu', 'issue')
+            THEN 'fp64_for_floats'
+        WHEN bound = 'compute' THEN NULL
         -- A partial wave explains at most the imbalance of the SMs that it leaves without work.
         WHEN subclass = 'tail' AND wave_loss_pct >= coalesce(imbalance_pct, 0) / 2 THEN 'partial_wave'
         WHEN subclass = 'tail' THEN 'imbalance'
         WHEN subclass = 'occupancy' THEN limiters[1]
         WHEN rule = 'small_grid' AND subclass IS DISTINCT FROM 'small_grid' THEN 'small_grid'
         WHEN bound = 'latency' AND subclass != 'memory'
-            THEN if(threads_per_inst < threshold('compute.divergent_threads'), 'divergence', NULL)
+            THEN if(
+                is_divergent(threads_per_inst, threads_per_warp, threshold('compute.divergent_threads')),
+                'divergence', NULL
+            )
         WHEN spills THEN 'local_spill'
+        WHEN uses_local THEN 'local_memory'
         WHEN uncoalesced THEN 'uncoalesced'
         WHEN coalesce(subclass IN ('l1', 'shared') OR stall_family = 'shared', false)
             AND conflict_pct >= 100 * threshold('memory.conflict_share')

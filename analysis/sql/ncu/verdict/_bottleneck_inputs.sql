@@ -6,7 +6,8 @@ WITH pipes AS (
         launch_id,
         arg_min(pipe, rank) AS pipe,
         arg_min(pct, rank) AS pct,
-        max(pct) FILTER (pipe = 'tensor') AS tensor_pct
+        max(pct) FILTER (pipe = 'tensor') AS tensor_pct,
+        max(pct) FILTER (pipe = 'fp64') AS fp64_pct
     FROM kernel_pipes
     GROUP BY report_id, launch_id
 ),
@@ -42,13 +43,15 @@ stalls AS (
     WHERE is_stall
     GROUP BY report_id, launch_id
 ),
+-- The vendor's DRAM bandwidth.
+nominal AS (
+    SELECT report_id, any_value(bytes_per_s) AS bytes_per_s FROM gpu_peaks GROUP BY report_id
+),
 -- Achieved DRAM bandwidth, also as % of the vendor's.
 dram AS (
     SELECT t.report_id, t.launch_id, t.bytes_per_s, pct_of_peak(t.bytes_per_s, v.bytes_per_s) AS pct
     FROM _kernel_traffic AS t
-    LEFT JOIN (
-        SELECT report_id, any_value(bytes_per_s) AS bytes_per_s FROM gpu_peaks GROUP BY report_id
-    ) AS v USING (report_id)
+    LEFT JOIN nominal AS v USING (report_id)
     WHERE t.level = 'dram'
 ),
 printed AS (
@@ -94,7 +97,10 @@ SELECT
     w.sm_count,
     w.sm_active_cycles / nullif(coalesce(w.sm_elapsed_cycles, w.gpc_cycles), 0) AS sm_active_share,
     sm_imbalance_pct(w.sm_active_cycles, w.sm_active_cycles_max) AS imbalance_pct,
-    w.threads_per_inst,
+    coalesce(w.threads_per_inst, w.thread_inst_executed / nullif(w.inst_executed, 0)) AS threads_per_inst,
+    coalesce(w.block_size, l.block_x * l.block_y * l.block_z) AS block_size,
+    threads_per_warp(coalesce(w.block_size, l.block_x * l.block_y * l.block_z)) AS threads_per_warp,
+    100 * (1 - threads_per_warp / 32) AS idle_lanes_pct,
     w.issue_active_pct,
     w.issue_elapsed_pct,
     w.scheduler_warps_eligible AS eligible_warps,
@@ -106,6 +112,10 @@ SELECT
         ELSE p.pipe
     END AS pipe,
     p.pct AS pipe_pct,
+    p.fp64_pct,
+    -- Double literals or calls of double functions in a kernel of floats.
+    p.fp64_pct >= threshold('compute.fp64_for_floats_pct')
+        AND has_float_arguments(coalesce(l.kernel_demangled, l.kernel_name)) AS fp64_for_floats,
     r.flops_pct,
     CASE
         WHEN w.gmma_pipe_pct = 0 AND p.tensor_pct >= threshold('rule.pipe_low_pct') THEN a.pct
@@ -135,6 +145,19 @@ SELECT
         AND coalesce(
             y.spill_requests >= threshold('memory.spill_inst_share') * w.inst_executed, true
         ) AS spills,
+    y.local_pct,
+    -- Spills, if they are counted, and arrays that are not in registers.
+    y.local_pct >= 100 * threshold('memory.local_share')
+        AND coalesce(
+            y.local_requests >= threshold('memory.spill_inst_share') * w.inst_executed, true
+        ) AS uses_local,
+    -- GPUs whose memory is the host's: their SOL contains no DRAM.
+    s.dram_sol_pct IS NULL AND NOT coalesce(g.dram_counters, true) AS dram_unknown,
+    CASE
+        WHEN dram_unknown
+            THEN coalesce(w.l2_bytes_per_s, w.l2_bytes / nullif(s.duration_ns / 1e9, 0))
+    END AS l2_bytes_per_s,
+    CASE WHEN dram_unknown THEN pct_of_peak(l2_bytes_per_s, v.bytes_per_s) END AS l2_nominal_pct,
     -- If a SOL is unknown: why, and the unit with the largest known throughput.
     CASE WHEN s.max_sol_pct IS NULL THEN concat_ws('; ',
         CASE WHEN s.compute_sol_pct IS NULL THEN why_no_sol('compute', w.compute_sol_pct, f.compute) END,
@@ -160,6 +183,8 @@ SELECT
 FROM kernel_sol AS s
 JOIN ncu_launches AS l USING (report_id, launch_id)
 LEFT JOIN warp_rates AS a USING (cc)
+LEFT JOIN gpu_architectures AS g USING (cc)
+LEFT JOIN nominal AS v USING (report_id)
 LEFT JOIN kernel_metrics AS w USING (report_id, launch_id)
 LEFT JOIN kernel_occupancy AS o USING (report_id, launch_id)
 LEFT JOIN kernel_memory AS y USING (report_id, launch_id)

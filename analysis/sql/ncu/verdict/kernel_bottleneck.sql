@@ -8,10 +8,13 @@
 -- bound VARCHAR: what bounds the launch: compute, memory, latency, launch (too small or too short to fill the
 --   GPU; only a timeline shows whether launches cost time), balanced (compute and memory) or unknown
 -- subclass VARCHAR: limiter: for compute, tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; for
---   memory, dram, l2, l1 or shared; for latency, dependency, memory, barrier, small_grid, tail or occupancy;
---   for launch, small_grid or short
--- cause VARCHAR: cause of the bottleneck: uncoalesced, bank_conflict, atomics, local_spill, small_grid,
---   partial_wave, imbalance, divergence, or the resource that limits occupancy; NULL if no cause was found
+--   memory, dram, l2, l1 or shared; for latency, dependency, memory, barrier, small_grid, tail, occupancy,
+--   idle_lanes (most lanes of a warp have no thread) or dram_unknown (memory latency or DRAM, on a GPU without
+--   DRAM counters); for launch, small_grid or short
+-- cause VARCHAR: cause of the bottleneck: uncoalesced, bank_conflict, atomics, local_spill, local_memory
+--   (arrays in local memory, or spills that were not counted), narrow_blocks (blocks whose size is not a
+--   multiple of 32), fp64_for_floats (FP64 instructions in a kernel of floats), small_grid, partial_wave,
+--   imbalance, divergence, or the resource that limits occupancy; NULL if no cause was found
 -- confidence VARCHAR: confidence of the verdict: high; medium if a value is near a threshold or no limiter
 --   was found; low if the SOL values contradict the verdict or the passes disagree; NULL for unknown
 -- verdict VARCHAR: title that NVIDIA's SOLBottleneck rule would give, recomputed from the metrics
@@ -19,6 +22,8 @@
 --   contain the rule
 -- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if ncu_verdict is NULL
 -- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL otherwise
+-- notable VARCHAR: what the counters show about narrow blocks, local memory, FP64 in a kernel of floats and low
+--   theoretical occupancy, whether or not it is the cause; NULL if nothing
 -- evidence JSON: JSON list of the metrics that the verdict is based on, each with its value, threshold and
 --   unit
 CREATE VIEW kernel_bottleneck AS
@@ -58,8 +63,11 @@ bottleneck_judged AS (
         CASE
             WHEN bound = 'unknown' THEN NULL
             WHEN rule = 'busy_level' OR passes_disagree OR (one_pass AND bound != 'memory') THEN 'low'
+            WHEN dram_unknown AND bound IN ('latency', 'balanced') THEN 'low'
             WHEN borderline OR of_units OR rule IN ('issue', 'near_roof', 'one_unit') THEN 'medium'
             WHEN subclass IS NULL AND bound != 'balanced' THEN 'medium'
+            WHEN subclass IN ('occupancy', 'idle_lanes') AND eligible_warps IS NULL AND stalled_on IS NULL
+                THEN 'medium'
             WHEN rule = 'imbalance' AND imbalance_pct IS NULL THEN 'medium'
             ELSE 'high'
         END AS confidence,
@@ -152,16 +160,21 @@ bottleneck_judged AS (
                     THEN 'SOL is the maximum of its main constituents; below 50 %, it may be up to 5 '
                         || 'points too low'
             END,
+            CASE
+                WHEN dram_unknown THEN concat(
+                    'ncu has no DRAM counters on this GPU, so SOL does not include DRAM, which may be the limit',
+                    printf('; L2 transfers %.0f GB/s', l2_bytes_per_s / 1e9),
+                    printf(', %.0f %% of the vendor''s DRAM bandwidth', l2_nominal_pct),
+                    if(l2_bytes_per_s IS NULL, '; use ncu --metrics lts__t_bytes.sum.per_second', '')
+                )
+            END,
             if(passes_disagree, printf('SM clocks differ by %.1f %% between passes', clock_drift_pct), NULL),
             CASE
-                WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory') THEN concat(
-                    'the limiter was not collected; use ncu --section ',
-                    CASE bound
-                        WHEN 'latency' THEN 'WarpStateStats'
-                        WHEN 'compute' THEN 'ComputeWorkloadAnalysis'
-                        ELSE 'MemoryWorkloadAnalysis'
-                    END
-                )
+                WHEN bound = 'latency' AND subclass IN ('occupancy', 'idle_lanes')
+                    AND eligible_warps IS NULL AND stalled_on IS NULL
+                    THEN concat('stall reasons were not collected; use ', sections_for(bound))
+                WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory')
+                    THEN concat('the limiter was not collected; use ', sections_for(bound))
             END
         ), '') AS explanation
     FROM judged
@@ -177,6 +190,40 @@ SELECT
     title AS ncu_verdict,
     agrees AS agrees_with_ncu,
     explanation,
+    nullif(concat_ws(', ',
+        CASE
+            WHEN idle_lanes_pct > 0 AND (
+                block_size < 32 OR idle_lanes_pct >= 100 * threshold('compute.idle_lane_share')
+            ) THEN printf(
+                'blocks of %d %s leave %d of %d lanes idle',
+                block_size::BIGINT,
+                if(block_size = 1, 'thread', 'threads'),
+                (32 * ceil(block_size / 32) - block_size)::BIGINT,
+                (32 * ceil(block_size / 32))::BIGINT
+            )
+        END,
+        CASE
+            WHEN spills THEN printf(
+                'spills cause %.0f %% of the global and local memory requests', spilled_pct
+            )
+            WHEN uses_local THEN printf(
+                '%.0f %% of the sectors of loads and stores are in local memory (arrays or spills)', local_pct
+            )
+        END,
+        CASE
+            WHEN fp64_for_floats THEN printf(
+                'the FP64 pipe is %.0f %% busy although the arguments are float', fp64_pct
+            )
+        END,
+        CASE
+            WHEN bound = 'latency' AND occupancy_pct < threshold('rule.occupancy_pct') AND len(limiters) > 0
+                THEN printf(
+                    'theoretical occupancy is %.1f %% (limited by %s)',
+                    occupancy_pct,
+                    replace(array_to_string(limiters, ' and '), 'shared_mem', 'shared memory')
+                )
+        END
+    ), '') AS notable,
     to_json(list_filter([
         evidence(
             sol_name('sm__throughput.avg.pct_of_peak_sustained_elapsed', of_units),
@@ -267,6 +314,24 @@ SELECT
             'memory requests from spills',
             CASE cause WHEN 'local_spill' THEN spilled_pct END,
             100 * threshold('memory.spill_share'),
+            '%'
+        ),
+        evidence(
+            'local memory share of loads and stores (kernel_memory)',
+            CASE cause WHEN 'local_memory' THEN local_pct END,
+            100 * threshold('memory.local_share'),
+            '%'
+        ),
+        evidence(
+            'launch__block_size: lanes without a thread',
+            CASE cause WHEN 'narrow_blocks' THEN idle_lanes_pct END,
+            100 * threshold('compute.idle_lane_share'),
+            '%'
+        ),
+        evidence(
+            'pipe fp64 (kernel_pipes), with float arguments',
+            CASE cause WHEN 'fp64_for_floats' THEN fp64_pct END,
+            threshold('compute.fp64_for_floats_pct'),
             '%'
         ),
         evidence(

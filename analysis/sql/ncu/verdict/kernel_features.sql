@@ -12,7 +12,10 @@
 --   name if tensor operations were not counted), shared, no_shared (use of shared memory), loads_again (the
 --   kernel executes FLOPs, and most of its loads hit L1), elementwise, neighbor (the same stream and NVTX
 --   ranges contain other kernels), after_tensor (the preceding kernel uses tensor cores), uncoalesced,
---   conflicts, spills, atomics, divergent, registers_limit, shared_limit (occupancy limiters), tail
+--   conflicts, spills, local (much local memory; if spills were counted, arrays), atomics, divergent,
+--   registers_limit, shared_limit, blocks_limit (occupancy limiters), narrow_blocks (fewer than 32 threads, or
+--   idle lanes in the last warp), fp64_for_floats (the FP64 pipe is used, and all arguments are float or
+--   integers), tail
 -- category VARCHAR: what the kernel does, as in kernel_categories
 -- flop DOUBLE: FLOPs on CUDA and tensor cores
 -- tensor_flop DOUBLE: FLOPs on tensor cores; NULL if not collected
@@ -41,7 +44,15 @@ shown AS (
         i.mma_sync_pct IS NOT NULL AS mma_sync,
         -- The other counters do not show the type of the tensor operands.
         if(u.launch_id IS NULL, coalesce(f.half, false), n.operands = 'half') AS half,
-        if(u.launch_id IS NULL, coalesce(f.wide, false), n.operands = 'wide') AS wide,
+        if(
+            u.launch_id IS NULL,
+            coalesce(f.wide, i.pipe = 'fp64' AND i.pipe_pct >= threshold('rule.pipe_low_pct'), false),
+            n.operands = 'wide'
+        ) AND NOT coalesce(i.fp64_for_floats, false) AS wide,
+        i.fp64_for_floats,
+        i.idle_lanes_pct > 0 AND (
+            i.block_size < 32 OR i.idle_lanes_pct >= 100 * threshold('compute.idle_lane_share')
+        ) AS narrow_blocks,
         w.smem_static + w.smem_dynamic > 0 AS shared,
         w.smem_static + w.smem_dynamic = 0
             AND coalesce(f.tensor_flop, 0) = 0
@@ -50,12 +61,15 @@ shown AS (
         i.uncoalesced,
         i.conflict_pct >= 100 * threshold('memory.conflict_share') AS conflicts,
         i.spills,
+        i.uses_local,
         i.atomic_pct >= 100 * threshold('memory.atomic_share') AS atomics,
-        i.threads_per_inst < threshold('rule.threads') AS divergent,
+        is_divergent(i.threads_per_inst, i.threads_per_warp, threshold('rule.threads')) AS divergent,
         list_contains(i.limiters, 'registers')
             AND i.occupancy_pct < threshold('rule.occupancy_pct') AS registers_limit,
         list_contains(i.limiters, 'shared_mem')
             AND i.occupancy_pct < threshold('rule.occupancy_pct') AS shared_limit,
+        list_contains(i.limiters, 'blocks')
+            AND i.occupancy_pct < threshold('rule.occupancy_pct') AS blocks_limit,
         -- If the counters show that all SMs work equally long, there is no tail, whatever the grid.
         i.wave_loss_pct >= threshold('latency.tail_pct')
             AND coalesce(i.imbalance_pct >= threshold('latency.imbalance_pct'), true) AS tail,
@@ -116,11 +130,14 @@ SELECT
         CASE WHEN after_tensor THEN 'after_tensor' END,
         CASE WHEN uncoalesced THEN 'uncoalesced' END,
         CASE WHEN conflicts THEN 'conflicts' END,
-        CASE WHEN spills THEN 'spills' END,
+        CASE WHEN spills THEN 'spills' WHEN uses_local THEN 'local' END,
         CASE WHEN atomics THEN 'atomics' END,
         CASE WHEN divergent THEN 'divergent' END,
         CASE WHEN registers_limit THEN 'registers_limit' END,
         CASE WHEN shared_limit THEN 'shared_limit' END,
+        CASE WHEN blocks_limit THEN 'blocks_limit' END,
+        CASE WHEN narrow_blocks THEN 'narrow_blocks' END,
+        CASE WHEN fp64_for_floats THEN 'fp64_for_floats' END,
         CASE WHEN tail THEN 'tail' END
     ], lambda feature: feature IS NOT NULL) AS features,
     category,
