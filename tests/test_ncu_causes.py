@@ -1,0 +1,99 @@
+"""Kernels written to have one cause each, profiled on an H200 with ncu's default set or a metric list."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Opened
+
+#: Capture -> (kernel, block) -> (bound, subclass, cause, first technique, what is notable).
+CAPTURES: dict[str, dict[tuple[str, int], tuple[str | None, ...]]] = {
+    # An array with dynamic indices, 96 values in 40 registers, and neither; spills were not counted.
+    "localmem_sectors": {
+        ("histogram_in_array", 256): (
+            "latency", None, "local_memory", "local_memory",
+            "94 % of the sectors of loads and stores are in local memory (arrays or spills)",
+        ),
+        ("many_values", 256): (
+            "memory", None, "local_memory", "local_memory",
+            "100 % of the sectors of loads and stores are in local memory (arrays or spills)",
+        ),
+        ("scale", 256): ("latency", None, None, None, None),
+    },
+    # The same sum in blocks of different sizes, and whole warps of which one thread works.
+    "narrow_lanes": {
+        ("row_sum", 1): (
+            "memory", None, "narrow_blocks", "whole_warps",
+            "blocks of 1 thread leave 31 of 32 lanes idle",
+        ),
+        ("row_sum", 4): (
+            "memory", None, "narrow_blocks", "whole_warps",
+            "blocks of 4 threads leave 28 of 32 lanes idle",
+        ),
+        ("row_sum", 31): (
+            "memory", None, None, "tail_removal", "blocks of 31 threads leave 1 of 32 lanes idle",
+        ),
+        ("row_sum", 48): (
+            "memory", None, "narrow_blocks", "whole_warps",
+            "blocks of 48 threads leave 16 of 64 lanes idle",
+        ),
+        ("row_sum", 256): ("memory", None, None, "fewer_bytes", None),
+        ("divergent", 256): ("compute", "divergence", None, "divergence", None),
+    },
+    "narrow_basic": {
+        ("row_sum", 1): (
+            "memory", "l2", "narrow_blocks", "whole_warps",
+            "blocks of 1 thread leave 31 of 32 lanes idle",
+        ),
+        ("row_sum", 4): (
+            "memory", "l2", "narrow_blocks", "whole_warps",
+            "blocks of 4 threads leave 28 of 32 lanes idle",
+        ),
+        # DRAM is busy, whatever the lanes do.
+        ("row_sum", 31): (
+            "memory", "dram", None, "fusion", "blocks of 31 threads leave 1 of 32 lanes idle",
+        ),
+        ("row_sum", 48): (
+            "memory", "dram", None, "fusion", "blocks of 48 threads leave 16 of 64 lanes idle",
+        ),
+        ("row_sum", 256): ("memory", "dram", None, "fusion", None),
+        ("divergent", 256): ("compute", "fma", None, "fewer_instructions", None),
+    },
+    # Double literals, float literals, and arguments that are double.
+    "fp64_literal_basic": {
+        ("polynomial", 256): (
+            "compute", "xu", "fp64_for_floats", "float_literals",
+            "the FP64 pipe is 12 % busy although the arguments are float",
+        ),
+        ("polynomial_float", 256): ("compute", "fma", None, "fewer_instructions", None),
+        ("polynomial_double", 256): ("compute", "fp64", None, "narrower_types", None),
+    },
+    # 255 registers, 160 KB of shared memory, and one warp per block.
+    "occupancy_basic": {
+        ("by_registers", 256): (
+            "latency", "occupancy", "registers", "launch_bounds",
+            "theoretical occupancy is 12.5 % (limited by registers)",
+        ),
+        ("by_shared", 128): (
+            "latency", "occupancy", "shared_mem", "shared_occupancy",
+            "theoretical occupancy is 6.2 % (limited by shared memory)",
+        ),
+        ("by_shared", 32): ("memory", "l2", None, "larger_tiles", None),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_kernel_has_the_cause_that_it_was_written_for(name: str, opened: Opened) -> None:
+    sql = """
+        SELECT s.kernel_name, split_part(s.block, ',', 1)::BIGINT,
+            b.bound, b.subclass, b.cause, f.technique, b.notable
+        FROM kernel_bottleneck AS b
+        JOIN kernel_sol AS s USING (report_id, launch_id)
+        LEFT JOIN kernel_findings AS f
+            ON f.report_id = s.report_id AND f.launch_id = s.launch_id AND f.rank = 1
+    """
+    with opened(f"real/{name}.ncu-rep") as con:
+        found = {
+            (kernel, block): tuple(rest) for kernel, block, *rest in con.execute(sql).fetchall()
+        }
+    assert found == CAPTURES[name]
