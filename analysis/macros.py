@@ -79,6 +79,7 @@ def macros(
         built_in_macro(),
         generated_macro(),
         operands_macro(),
+        setup_macro(),
         *operator_macros(),
     )
     of_files = {
@@ -143,6 +144,11 @@ def category_macro() -> Macro:
     """
     first = "WHEN is_communication(function_name) THEN 'communication'"
     return _kernel_macro("kernels.toml", "category", "categories", "other", first)
+
+
+def setup_macro() -> Macro:
+    """Return the macro of what a kernel prepares or checks by its name; none for other kernels."""
+    return _kernel_macro("setup.toml", "setup", "setups", "none")
 
 
 def library_macro() -> Macro:

@@ -132,7 +132,8 @@ class Finding:
     and its assumption.  `share_pct` is the affected share of the same whole, None if unknown;
     `share` is this share in words, with its whole, empty if unknown.
     `most_pct` is the maximum saving, even without a bound.  `kernel` is the function name of the
-    affected kernel, empty if the finding is about a GPU; `command` shows details.
+    affected kernel, empty if the finding is about a GPU; `command` shows details.  `setup` is true
+    for a kernel that only prepares or checks the work of the program.
     """
 
     claim: str
@@ -148,6 +149,7 @@ class Finding:
     share_pct: float | None = None
     most_pct: float | None = None
     share: str = ""
+    setup: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Opened
+from conftest import DATA, Cli, Opened, Tiny
 
 #: Capture -> (kernel, block) -> (bound, subclass, cause, first technique, what is notable).
 CAPTURES: dict[str, dict[tuple[str, int], tuple[str | None, ...]]] = {
@@ -97,3 +97,86 @@ def test_a_kernel_has_the_cause_that_it_was_written_for(name: str, opened: Opene
             (kernel, block): tuple(rest) for kernel, block, *rest in con.execute(sql).fetchall()
         }
     assert found == CAPTURES[name]
+
+
+#: Function and full name of a kernel -> what it prepares or checks.
+NAMES = {
+    "distribution_elementwise_grid_stride_kernel": "inputs",
+    "ReferenceGemm_kernel": "check",
+    "verifyResult": "check",
+    "check_result": "check",
+    "flush_l2": "flush",
+    "clearCache": "flush",
+    "initRNG": "states",
+    "setup_curand": "states",
+    "curand_init_kernel": "states",
+    "rand_init": "states",
+    "fill_random": "inputs",
+    "initMatrix": "inputs",
+    "init_data": "inputs",
+    # work
+    "countPoints": "none",
+    "monte_carlo": "none",
+    "randomWalk": "none",
+    "fused_dropout_kernel_vec": "none",
+    "reference_frame_transform": "none",
+    "checkpoint_weights": "none",
+    "compare_exchange": "none",
+    "init_and_simulate": "none",
+    "fill_bins": "none",
+    "initial_conditions_solver": "none",
+    "verify_tree_greedy": "none",
+}
+FULL_NAMES = {
+    "setup_kernel(curandStateXORWOW *)": "states",
+    "render_init(int, int, curandStateXORWOW *)": "states",
+    "render(float3 *, int, int, curandStateXORWOW *)": "none",
+    "init_and_simulate(curandStateXORWOW *, float *)": "none",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)": "inputs",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)": "none",
+    "void cutlass::reference::device::kernel::TensorForEach<float>(int)": "check",
+    "cutlass::Kernel<MmaTensorOp>(Params)": "none",
+}
+
+
+def _setups(*launches: tuple[int, str, str]) -> list[tuple[int, str]]:
+    """Return the set-up launches of a report of some launches: number, function and full name."""
+    db = Tiny(
+        [
+            {"launch_id": number, "duration_ns": 1e5, "kernel_name": name, "kernel_demangled": full}
+            for number, name, full in launches
+        ],
+        {number: {} for number, *_ in launches},
+    )
+    return db.rows("SELECT launch_id, setup FROM _setup_launches ORDER BY launch_id")
+
+
+@pytest.mark.parametrize(
+    ("function", "full", "setup"),
+    [
+        *((name, f"{name}(float *)", setup) for name, setup in NAMES.items()),
+        *((name.split("(")[0].split("<")[0].split("::")[-1], name, setup)
+          for name, setup in FULL_NAMES.items()),
+    ],
+)  # fmt: skip
+def test_names_of_set_up_and_reference_kernels(function: str, full: str, setup: str) -> None:
+    assert _setups((0, function, full)) == ([] if setup == "none" else [(0, setup)])
+
+
+def test_inputs_are_set_up_only_before_the_first_other_kernel() -> None:
+    rand, work, seed = "distribution_elementwise_grid_stride_kernel", "step", "initRNG"
+    found = _setups(
+        *(
+            (n, name, f"{name}(float *)")
+            for n, name in enumerate((rand, seed, rand, work, rand, seed))
+        )
+    )
+    assert found == [(0, "inputs"), (1, "states"), (2, "inputs"), (5, "states")]
+
+
+def test_a_report_of_set_up_kernels_says_so(cli: Cli) -> None:
+    assert cli("ingest", DATA / "field" / "ncu" / "05_local_memory_curand_rtx3080.csv.xz") == 0
+    assert cli("report", "--md", "-") == 0
+    first = " ".join(cli.out.split("<details>")[0].split())
+    assert "Only set-up or reference kernels were profiled: initRNG (1 launch, 77.7 ms)" in first
+    assert "Profile the kernels that do the work" in first

@@ -142,6 +142,15 @@ def _first_screen(name: str, cli: Cli) -> str:
             "08_basic_set_fp64_rtx4070tis",
             "The FP64 pipe is 85 % busy although the arguments are float",
         ),
+        (
+            "07_no_dram_counters_gb10",
+            "SOL does not include DRAM, which may be the limit; L2 transfers 245 GB/s, 90 %",
+        ),
+        (
+            "08_basic_set_rtx5060",
+            "Collect what limits render: ncu --section WarpStateStats --section SchedulerStats",
+        ),
+        ("08_basic_set_registers_rtx3090", "Collect the stall reasons of calculate: ncu --section"),
         ("08_basic_set_registers_rtx3090", "is bound by too few warps"),
         ("08_basic_set_registers_rtx3090", "Trade registers for occupancy"),
         (

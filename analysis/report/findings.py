@@ -131,6 +131,7 @@ def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str
         share_pct=found.share_pct,
         most_pct=found.most_pct,
         share=_share(found.share_pct, found.share_of),
+        setup=found.claim == "setup",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfpipe.analysis import runs
 from perfpipe.analysis.report.scope import Scope
@@ -21,6 +21,8 @@ VIEWS = (
     "analysis_windows",
     "_labels",
     "_kernel_verdict",
+    "_setup_launches",
+    "_launch_names",
     "_totals",
     "benchmark_loops",
     "profile_plan_totals",
@@ -75,6 +77,12 @@ _LIMITERS = {
     ("launch", "short"): "short kernels",
 }
 
+#: From which share on a verdict is on all of the time.
+_ALL_PCT = 99.5
+
+#: Set-up and reference kernels that a verdict names.
+_SETUPS = 2
+
 #: Sentences about an autotuning run in the verdict; the others go into the summary.
 _TOLD = 3
 
@@ -122,16 +130,76 @@ def verdict_on_kernels(scope: Scope) -> tuple[str, float, float] | None:
 
 def of_profiled(scope: Scope, bound: str, share: float, sol: float) -> str:
     """Return a verdict on kernels as a sentence that says how much was profiled."""
-    return (
-        f"Kernels that are limited by {bound} take {share:.0f} % of the profiled kernel time "
-        f"({profiled_of(scope)}) and run at {sol:.0f} % of SOL"
+    setup = setup_of(scope)
+    if setup.alone:
+        return (
+            f"Only set-up or reference kernels were profiled: {setup.listed} "
+            f"({profiled_of(scope)}), bound by {bound} at {sol:.0f} % of SOL"
+        )
+    if len(setup.work) == 1 and share >= _ALL_PCT:
+        verdict = f"{setup.work[0]} ({profiled_of(scope)}) is bound by {bound} and runs"
+    else:
+        whole = "the other kernels' time" if setup.names else "the profiled kernel time"
+        verdict = (
+            f"Kernels that are limited by {bound} take {share:.0f} % of {whole} "
+            f"({profiled_of(scope)}) and run"
+        )
+    excluded = ""
+    if setup.names:
+        excluded = f"; excluded: set-up and reference kernels ({setup.listed}"
+        excluded += f", {setup.share_pct:.0f} % of the profiled time)" if setup.share_pct else ")"
+    return f"{verdict} at {sol:.0f} % of SOL{excluded}"
+
+
+class Setup(NamedTuple):
+    """The names of set-up and reference kernels, longest first, and of all other kernels."""
+
+    names: tuple[str, ...]
+    work: tuple[str, ...]
+    share_pct: float | None
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else was profiled."""
+        return bool(self.names) and not self.work
+
+    @property
+    def listed(self) -> str:
+        """The first names as text."""
+        more = f" and {len(self.names) - _SETUPS} more" if self.names[_SETUPS:] else ""
+        return f"{', '.join(self.names[:_SETUPS])}{more}"
+
+
+def setup_of(scope: Scope) -> Setup:
+    """Return which kernels are set-up and reference kernels."""
+    sql = f"""
+        SELECT short_name, setup IS NOT NULL AS of_setup,
+            100 * ordered_sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (), 0) AS share_pct
+        FROM ncu_launches
+        JOIN _launch_names USING (report_id, launch_id)
+        LEFT JOIN _setup_launches USING (report_id, launch_id)
+        WHERE report_id IN {in_list(scope.reports)}
+        GROUP BY ALL ORDER BY share_pct DESC NULLS LAST, short_name
+    """
+    rows = rows_of(scope.con, sql)
+    shares = [share for _, of_setup, share in rows if of_setup and share is not None]
+    return Setup(
+        tuple(name for name, of_setup, _ in rows if of_setup),
+        tuple(name for name, of_setup, _ in rows if not of_setup),
+        sum(shares) if shares else None,
     )
 
 
 def profiled_of(scope: Scope) -> str:
-    """Return how many launches were profiled, and how long they took."""
-    ((launches, profiled_ns, *_),) = rows_of(scope.con, "FROM _totals")
-    return counted(launches, "launch") + (f", {format_ns(profiled_ns)}" if profiled_ns else "")
+    """Return how many launches of the verdict were profiled, and how long they took."""
+    sql = f"""
+        SELECT count(*), sum(duration_ns)
+        FROM ncu_launches LEFT JOIN _setup_launches USING (report_id, launch_id)
+        WHERE report_id IN {in_list(scope.reports)}
+            AND (setup IS NULL OR {str(setup_of(scope).alone).lower()})
+    """
+    ((launches, time_ns),) = rows_of(scope.con, sql)
+    return counted(launches, "launch") + (f", {format_ns(time_ns)}" if time_ns else "")
 
 
 def _timelines(scope: Scope) -> str | None:

@@ -75,28 +75,26 @@ CREATE MACRO share_of_pairs(load_part, load_whole, store_part, store_whole) AS
 CREATE MACRO threads_per_warp(block_size) AS block_size / nullif(ceil(block_size / 32), 0);
 
 -- Options of ncu that collect the limiter of a bound.
-CREATE MACRO sections_for(bound) AS concat(
-    'ncu ',
+CREATE MACRO sections_for(bound) AS
     CASE bound
         WHEN 'latency' THEN '--section WarpStateStats --section SchedulerStats'
         WHEN 'compute' THEN '--section ComputeWorkloadAnalysis'
         ELSE '--section MemoryWorkloadAnalysis'
-    END
-);
+    END;
 
--- Whether fewer threads per instruction are active than `least` of 32, relative to the threads that a warp has:
--- lanes without a thread are not divergence.
+-- Whether fewer threads per instruction are active than `least` of 32, relative to the threads that a warp
+-- has: lanes without a thread are not divergence.
 CREATE MACRO is_divergent(threads_per_inst, per_warp, least) AS
     threads_per_inst < least / 32 * coalesce(per_warp, 32);
 
--- Whether all arguments of a kernel are numbers that need no FP64 or pointers to them, and some are float; NULL if
--- the name has no arguments, or any whose content is unknown.
+-- Whether all arguments of a kernel are numbers that need no FP64, or pointers to them, and some are float;
+-- false if the name has no arguments, or arguments whose content is unknown.
 CREATE MACRO has_float_arguments(full_name) AS
     regexp_matches(
         regexp_extract(full_name, '\(([^()]*)\)( \[clone [^\]]*\])?$', 1),
-        '^((const|volatile|restrict|__restrict__|unsigned|signed|bool|char|short|int|long|size_t|__half2?|half2?'
-        || '|float[1-4]?|u?(char|short|int|long)[1-4]|u?int(8|16|32|64)_t|curandState\w*|cudaTextureObject_t)\b'
-        || '|[*&, ])+$'
+        '^((const|volatile|restrict|__restrict__|unsigned|signed|bool|char|short|int|long|size_t'
+        || '|__half2?|half2?|float[1-4]?|u?(char|short|int|long)[1-4]|u?int(8|16|32|64)_t'
+        || '|curandState\w*|cudaTextureObject_t)\b|[*&, ])+$'
     )
     AND regexp_matches(full_name, '\bfloat[1-4]?\b')
     AND NOT regexp_matches(full_name, 'double|(?i:f64|fp64|float64)');

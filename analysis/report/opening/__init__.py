@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfpipe.analysis.report import facts
 from perfpipe.analysis.report.opening import comparisons, kernels, searches, steps, sweeps
-from perfpipe.analysis.report.opening.actions import actions_of
+from perfpipe.analysis.report.opening.actions import MOST, actions_of
 from perfpipe.analysis.report.opening.parts import Part, lever
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -34,6 +34,8 @@ def opening_of(
     """
     part = _part(scope) or Part(otherwise)
     actions = actions_of(scope, findings)
+    if scope.compared is None and scope.run is None:
+        actions = (*actions, *kernels.next_of(scope))[:MOST]
     levers = () if scope.compared is not None else lever(actions)
     tiles = (*part.tiles[: _TILES - 1], *levers, *part.tiles[_TILES - 1 :])[:_TILES]
     budgets = tuple(steps.budgets_of(scope, part.reports))

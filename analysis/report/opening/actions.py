@@ -10,7 +10,7 @@ from perfpipe.units import counted
 from perfpipe.viewmodel import Action, Finding
 
 #: How many there is room for.
-_MOST = 3
+MOST = 3
 
 
 def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
@@ -26,7 +26,10 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     longest = max(times.values(), default=0.0)
     limits = thresholds()
     advised = [finding for finding in findings if finding.advice]
-    largest = max((finding.most_pct or 0.0 for finding in advised), default=0.0)
+    # Set-up and reference kernels come last, however long they take.
+    largest = max(
+        (finding.most_pct or 0.0 for finding in advised if not finding.setup), default=0.0
+    )
     least = max(limits["finding.small_pct"], limits["finding.beside_share"] * largest)
 
     def length(finding: Finding) -> float:
@@ -38,7 +41,7 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
         if finding.most_pct is None or finding.most_pct >= least:
             made.setdefault(finding.advice, finding)
             alike[finding.advice] = alike.get(finding.advice, 0) + 1
-    return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:_MOST])
+    return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:MOST])
 
 
 def _times(scope: Scope) -> dict[str, float]:

@@ -6,8 +6,9 @@
 --
 -- rank BIGINT: position in the list, from 1
 -- subject VARCHAR: timeline or kernel
--- claim VARCHAR: type of finding: near_limit, operator, single_precision, ranks_wait, start_skew (ranks wait
---   in the first collective), or the bound if none of these applies
+-- claim VARCHAR: type of finding: near_limit, setup (a kernel that prepares or checks the work), operator,
+--   single_precision, ranks_wait, start_skew (ranks wait in the first collective), or the bound if none of
+--   these applies
 -- bound VARCHAR: for a timeline, a category of timeline_bottleneck, or readback, process_starts, operator,
 --   single_precision or startup; for a kernel, the bound from kernel_bottleneck
 -- subclass VARCHAR: limiter of a kernel, name of an operator, or main cause of a long start-up
@@ -77,11 +78,11 @@ WITH found AS (
     UNION ALL BY NAME
     SELECT
         'kernel' AS subject,
-        CASE WHEN near_limit THEN 'near_limit' ELSE bound END AS claim,
+        CASE WHEN setup IS NOT NULL THEN 'setup' WHEN near_limit THEN 'near_limit' ELSE bound END AS claim,
         rank AS place,
         gain_pct AS bound_pct,
         n.short_name,
-        k.* EXCLUDE (rank, near_limit, gain_pct, kernel_demangled, sol_pct)
+        k.* EXCLUDE (rank, setup, near_limit, gain_pct, kernel_demangled, sol_pct)
     FROM kernel_classes AS k
     LEFT JOIN (SELECT demangled, min(short_name) AS short_name FROM _known_kernels GROUP BY ALL) AS n
         ON n.demangled = coalesce(k.kernel_demangled, k.kernel_name)
@@ -103,7 +104,9 @@ ranked AS (
                     OVER (PARTITION BY subject, reports, device))
             ELSE most_pct
         END AS order_pct,
-        max(if(subject = 'kernel' AND claim != 'near_limit', bound_pct, NULL)) OVER () AS kernels_pct
+        max(bound_pct) FILTER (
+            subject = 'kernel' AND claim NOT IN ('near_limit', 'setup')
+        ) OVER () AS kernels_pct
     FROM found
 )
 SELECT
@@ -117,6 +120,7 @@ SELECT
                 WHEN subject = 'timeline' THEN 0
                 WHEN most_pct < threshold('finding.small_pct') THEN 3
                 WHEN claim = 'near_limit' THEN 1.5
+                WHEN claim = 'setup' THEN 1.7
                 ELSE 1
             END,
             -- A technique that makes results less exact has to save more than others.

@@ -13,6 +13,9 @@
 -- subclass VARCHAR: limiter, as in kernel_bottleneck
 -- cause VARCHAR: cause, as in kernel_bottleneck
 -- confidence VARCHAR: confidence of the class: high, medium or low
+-- setup VARCHAR: what the kernel prepares or checks, in a report without a timeline: inputs, states (of
+--   random-number generators), check (a reference or comparison) or flush (of the L2 cache); NULL for other
+--   kernels
 -- launches BIGINT: number of launches
 -- time_ns DOUBLE: total duration of the launches, ns
 -- share_of VARCHAR: reference time (100 %) for share_pct: step, steps (the steps of all timelines), timeline
@@ -43,12 +46,15 @@ CREATE VIEW kernel_classes AS
 WITH launches AS (
     SELECT
         s.*,
+        u.setup,
         b.bound, b.subclass, b.cause, b.confidence, b.ncu_verdict, b.explanation, b.notable,
         f.technique, f.gain_pct, f.floor, f.nvidia_pct, f.precision,
         h.share_of, h.share, h.most
     FROM kernel_sol AS s
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
     JOIN _launch_shares AS h USING (report_id, launch_id)
+    LEFT JOIN _setup_launches AS u
+        ON u.report_id = s.report_id AND u.launch_id = s.launch_id
     LEFT JOIN kernel_findings AS f
         ON f.report_id = s.report_id AND f.launch_id = s.launch_id AND f.rank = 1
     WHERE s.duration_ns IS NOT NULL AND (s.max_sol_pct IS NOT NULL OR b.bound != 'unknown')
@@ -56,7 +62,7 @@ WITH launches AS (
 classes AS (
     SELECT
         kernel_name, kernel_demangled, grid, block, nvtx_path,
-        bound, subclass, cause, confidence,
+        bound, subclass, cause, confidence, setup,
         count(*) AS launches,
         sum(duration_ns ORDER BY report_id, launch_id) AS time_ns,
         any_value(share_of) AS share_of,
@@ -79,7 +85,7 @@ classes AS (
         list(DISTINCT report_id ORDER BY report_id) AS reports
     FROM launches
     GROUP BY
-        kernel_name, kernel_demangled, grid, block, nvtx_path, bound, subclass, cause, confidence
+        kernel_name, kernel_demangled, grid, block, nvtx_path, bound, subclass, cause, confidence, setup
 ),
 limited AS (
     SELECT
@@ -95,7 +101,7 @@ SELECT
         ORDER BY
             coalesce(kernel_pct, share_pct) DESC,
             confidence_order(confidence), time_ns DESC, kernel_name, grid, block, nvtx_path,
-            kernel_demangled, bound, subclass, cause
+            kernel_demangled, bound, subclass, cause, setup
     ) AS rank,
     kernel_name,
     kernel_demangled,
@@ -106,6 +112,7 @@ SELECT
     subclass,
     cause,
     confidence,
+    setup,
     launches,
     time_ns,
     share_of,

@@ -115,7 +115,13 @@ floors AS (
             {floor: 'memory', pct: if(i.dram_unknown, NULL, i.memory_sol_pct)},
             {floor: 'dram', pct: i.dram_sol_pct},
             {floor: 'half_dram', pct: i.dram_sol_pct / 2},
-            {floor: 'half_memory', pct: if(v.bound = 'memory' AND NOT k.closed AND NOT i.dram_unknown, i.memory_sol_pct / 2, NULL)},
+            {
+                floor: 'half_memory',
+                pct: CASE
+                    WHEN v.bound = 'memory' AND NOT k.closed AND NOT i.dram_unknown
+                        THEN i.memory_sol_pct / 2
+                END
+            },
             {floor: 'l2', pct: i.l2_sol_pct},
             {
                 floor: 'returns',
@@ -128,7 +134,10 @@ floors AS (
             {floor: 'narrower', pct: greatest(r.narrower, t.pct / 2)},
             {floor: 'bytes', pct: b.pct},
             {floor: 'chain', pct: c.pct},
-            {floor: 'issue', pct: i.issue_elapsed_pct * i.threads_per_inst / coalesce(i.threads_per_warp, 32)},
+            {
+                floor: 'issue',
+                pct: i.issue_elapsed_pct * i.threads_per_inst / coalesce(i.threads_per_warp, 32)
+            },
             {floor: 'balanced', pct: 100 - i.imbalance_pct},
             {floor: 'whole_waves', pct: 100 - i.wave_loss_pct},
             {floor: 'nothing', pct: 0.0}

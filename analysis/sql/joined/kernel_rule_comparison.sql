@@ -121,7 +121,13 @@ rule_subjects AS (
         ('UncoalescedSharedAccess', NULL, ['bank_conflict', 'memory.shared', 'conflicts'], false, 'l1'),
         ('SharedMemoryConflicts', NULL, ['bank_conflict', 'memory.shared', 'conflicts'], false, 'l1'),
         ('MemoryL2Compression', NULL, []::VARCHAR[], false, 'memory'),
-        ('ThreadDivergence', NULL, ['compute.divergence', 'divergence', 'divergent', 'latency.idle_lanes', 'narrow_blocks'], false, 'compute'),
+        (
+            'ThreadDivergence',
+            NULL,
+            ['compute.divergence', 'divergence', 'divergent', 'latency.idle_lanes', 'narrow_blocks'],
+            false,
+            'compute'
+        ),
         ('FPInstructions', NULL, ['compute.fma', 'compute.issue', 'compute.fp16'], false, 'fma'),
         ('FPInstructions', 'FP64 Non-Fused Instructions', ['compute.fp64'], false, 'fp64'),
         ('SOLFPRoofline', NULL, ['compute.fp64'], false, 'fp64')

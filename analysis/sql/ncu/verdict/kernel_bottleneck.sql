@@ -9,8 +9,8 @@
 --   GPU; only a timeline shows whether launches cost time), balanced (compute and memory) or unknown
 -- subclass VARCHAR: limiter: for compute, tensor, fma, fp64, fp16, alu, xu, lsu, issue or divergence; for
 --   memory, dram, l2, l1 or shared; for latency, dependency, memory, barrier, small_grid, tail, occupancy,
---   idle_lanes (most lanes of a warp have no thread) or dram_unknown (memory latency or DRAM, on a GPU without
---   DRAM counters); for launch, small_grid or short
+--   idle_lanes (most lanes of a warp have no thread) or dram_unknown (memory latency or DRAM, on a GPU
+--   without DRAM counters); for launch, small_grid or short
 -- cause VARCHAR: cause of the bottleneck: uncoalesced, bank_conflict, atomics, local_spill, local_memory
 --   (arrays in local memory, or spills that were not counted), narrow_blocks (blocks whose size is not a
 --   multiple of 32), fp64_for_floats (FP64 instructions in a kernel of floats), small_grid, partial_wave,
@@ -22,8 +22,10 @@
 --   contain the rule
 -- agrees_with_ncu BOOLEAN: whether the bound matches NVIDIA's title; NULL if ncu_verdict is NULL
 -- explanation VARCHAR: why the verdict is uncertain, unknown or different from NVIDIA's; NULL otherwise
--- notable VARCHAR: what the counters show about narrow blocks, local memory, FP64 in a kernel of floats and low
---   theoretical occupancy, whether or not it is the cause; NULL if nothing
+-- collect VARCHAR: options of ncu that collect the limiter or the cause, if they were not collected; NULL
+--   otherwise
+-- notable VARCHAR: what the counters show about narrow blocks, local memory, FP64 in a kernel of floats and
+--   low theoretical occupancy, whether or not it is the cause; NULL if nothing
 -- evidence JSON: JSON list of the metrics that the verdict is based on, each with its value, threshold and
 --   unit
 CREATE VIEW kernel_bottleneck AS
@@ -52,7 +54,13 @@ judged AS (
                 AND b.max_sol_pct < threshold('sol.high_pct')
                 AND abs(abs(b.compute_sol_pct - b.memory_sol_pct) - threshold('sol.balanced_points'))
                     < threshold('sol.borderline_points')
-            ) AS borderline
+            ) AS borderline,
+        CASE
+            WHEN subclass IS NULL THEN bound IN ('latency', 'compute', 'memory')
+            WHEN bound = 'latency' AND subclass IN ('occupancy', 'idle_lanes', 'dram_unknown')
+                THEN eligible_warps IS NULL AND stalled_on IS NULL
+            ELSE false
+        END AS no_limiter
     FROM _bottleneck_class AS b
     LEFT JOIN ncu USING (report_id, launch_id)
 ),
@@ -65,9 +73,7 @@ bottleneck_judged AS (
             WHEN rule = 'busy_level' OR passes_disagree OR (one_pass AND bound != 'memory') THEN 'low'
             WHEN dram_unknown AND bound IN ('latency', 'balanced') THEN 'low'
             WHEN borderline OR of_units OR rule IN ('issue', 'near_roof', 'one_unit') THEN 'medium'
-            WHEN subclass IS NULL AND bound != 'balanced' THEN 'medium'
-            WHEN subclass IN ('occupancy', 'idle_lanes') AND eligible_warps IS NULL AND stalled_on IS NULL
-                THEN 'medium'
+            WHEN no_limiter THEN 'medium'
             WHEN rule = 'imbalance' AND imbalance_pct IS NULL THEN 'medium'
             ELSE 'high'
         END AS confidence,
@@ -162,7 +168,8 @@ bottleneck_judged AS (
             END,
             CASE
                 WHEN dram_unknown THEN concat(
-                    'ncu has no DRAM counters on this GPU, so SOL does not include DRAM, which may be the limit',
+                    'ncu has no DRAM counters on this GPU, so SOL does not include DRAM, which may be the '
+                    || 'limit',
                     printf('; L2 transfers %.0f GB/s', l2_bytes_per_s / 1e9),
                     printf(', %.0f %% of the vendor''s DRAM bandwidth', l2_nominal_pct),
                     if(l2_bytes_per_s IS NULL, '; use ncu --metrics lts__t_bytes.sum.per_second', '')
@@ -170,11 +177,10 @@ bottleneck_judged AS (
             END,
             if(passes_disagree, printf('SM clocks differ by %.1f %% between passes', clock_drift_pct), NULL),
             CASE
-                WHEN bound = 'latency' AND subclass IN ('occupancy', 'idle_lanes')
-                    AND eligible_warps IS NULL AND stalled_on IS NULL
-                    THEN concat('stall reasons were not collected; use ', sections_for(bound))
-                WHEN subclass IS NULL AND bound IN ('latency', 'compute', 'memory')
-                    THEN concat('the limiter was not collected; use ', sections_for(bound))
+                WHEN no_limiter AND subclass IS NULL
+                    THEN concat('the limiter was not collected; use ncu ', sections_for(bound))
+                WHEN no_limiter
+                    THEN concat('stall reasons were not collected; use ncu ', sections_for(bound))
             END
         ), '') AS explanation
     FROM judged
@@ -190,6 +196,12 @@ SELECT
     title AS ncu_verdict,
     agrees AS agrees_with_ncu,
     explanation,
+    CASE
+        WHEN no_limiter THEN sections_for(bound)
+        WHEN subclass = 'dram_unknown' AND l2_bytes_per_s IS NULL THEN '--metrics lts__t_bytes.sum.per_second'
+        WHEN bound = 'memory' AND cause IS NULL AND uncoalesced IS NULL
+            THEN '--section MemoryWorkloadAnalysis_Tables --section SourceCounters'
+    END AS collect,
     nullif(concat_ws(', ',
         CASE
             WHEN idle_lanes_pct > 0 AND (

@@ -13,8 +13,8 @@
 --   kernel executes FLOPs, and most of its loads hit L1), elementwise, neighbor (the same stream and NVTX
 --   ranges contain other kernels), after_tensor (the preceding kernel uses tensor cores), uncoalesced,
 --   conflicts, spills, local (much local memory; if spills were counted, arrays), atomics, divergent,
---   registers_limit, shared_limit, blocks_limit (occupancy limiters), narrow_blocks (fewer than 32 threads, or
---   idle lanes in the last warp), fp64_for_floats (the FP64 pipe is used, and all arguments are float or
+--   registers_limit, shared_limit, blocks_limit (occupancy limiters), narrow_blocks (fewer than 32 threads,
+--   or idle lanes in the last warp), fp64_for_floats (the FP64 pipe is used, and all arguments are float or
 --   integers), tail
 -- category VARCHAR: what the kernel does, as in kernel_categories
 -- flop DOUBLE: FLOPs on CUDA and tensor cores

@@ -1,4 +1,5 @@
 -- What bounds the profiled kernel time: each class with its share of the time and its time-weighted SOL.
+-- Set-up and reference kernels count only if there are no others.
 CREATE VIEW _kernel_verdict AS
 WITH launches AS (
     SELECT
@@ -10,6 +11,11 @@ WITH launches AS (
         greatest(compute_sol_pct, CASE unit.side WHEN 'compute' THEN unit.pct END) AS compute_sol_pct,
         greatest(memory_sol_pct, CASE unit.side WHEN 'memory' THEN unit.pct END) AS memory_sol_pct
     FROM _bottleneck_class
+    ANTI JOIN (
+        FROM _setup_launches WHERE EXISTS (
+            FROM ncu_launches ANTI JOIN _setup_launches USING (report_id, launch_id)
+        )
+    ) USING (report_id, launch_id)
     WHERE duration_ns > 0 AND (max_sol_pct IS NOT NULL OR bound != 'unknown')
 ),
 classes AS (
