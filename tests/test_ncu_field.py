@@ -57,7 +57,7 @@ OLD = (2_535_000.0, 12.5, 91.2, 91.2, "memory", "dram")
         ("02_locale_fr_nnbsp", [LOCALE]),
         ("03_partial_rtx4090_dram_only", [(43_520.0, None, None, None, "unknown", None)]),
         ("03_partial_w1_sm_dram", [(320_000.0, 18.5, None, 92.4, "memory", "dram")]),
-        ("03_partial_w3_bytes_time", [(320_000.0, None, None, None, "unknown", None)]),
+        ("03_partial_w3_bytes_time", [(320_000.0, None, None, None, "memory", "dram")]),
         ("03_partial_w4_sm_only", [(320_000.0, 94.5, None, None, "compute", None)]),
         ("04_old_labels_o1_2019_details", [OLD]),
         ("04_old_labels_o2_2020_details", [OLD]),
@@ -100,7 +100,7 @@ def test_inputs_that_are_refused(name: str, sentence: str, store: Store) -> None
         ("01_metrics_option_rtx5070_windows", "compute SOL is 22.3 %; DRAM transfers 607 GB/s"),
         ("03_partial_rtx4090_dram_only", "DRAM read throughput is 78.5 %"),
         ("03_partial_w1_sm_dram", "is bound by DRAM and runs at 92 % of SOL"),
-        ("03_partial_w3_bytes_time", "DRAM transfers 750 GB/s, 87 % of the vendor's bandwidth"),
+        ("03_partial_w3_bytes_time", "is bound by DRAM and runs at 87 % of SOL"),
         ("03_partial_w4_sm_only", "is bound by compute and runs at 94 % of SOL"),
     ],
 )

@@ -54,6 +54,41 @@ dram AS (
     LEFT JOIN nominal AS v USING (report_id)
     WHERE t.level = 'dram'
 ),
+-- Other utilizations that a list of metrics may contain, where SOLs are missing: the largest.  Occupancy and
+-- active cycles of an SM or a cache are no utilization of a unit.
+busy_units AS (
+    SELECT report_id, launch_id, arg_max({pct: pct, side: side, part: part, name: metric}, pct) AS busy
+    FROM (
+        SELECT
+            report_id,
+            launch_id,
+            metric,
+            possible_pct(value) AS pct,
+            CASE
+                WHEN regexp_matches(metric, '^(dramc?|fbpa?)__') THEN 'dram'
+                WHEN regexp_matches(metric, '^(lts|ltc|lrc)__') THEN 'l2'
+                WHEN regexp_matches(metric, '^l1tex__') THEN 'l1'
+                WHEN regexp_matches(metric, '^sms?p?__(issue_active|inst_issued|inst_executed)\.')
+                    THEN 'issue'
+                ELSE nullif(regexp_extract(
+                    metric, '^sms?p?__(?:inst_executed_)?(?:pipe_)?(tensor|fma|fp64|fp16|alu|xu|lsu)', 1
+                ), '')
+            END AS part,
+            if(part IN ('dram', 'l2', 'l1') OR contains(metric, 'memory'), 'memory', 'compute') AS side
+        FROM ncu_metrics
+        SEMI JOIN (FROM kernel_sol WHERE max_sol_pct IS NULL) USING (report_id, launch_id)
+        WHERE regexp_full_match(
+                metric,
+                '(dramc?|fbpa?|lts|ltc|lrc|l1tex|sm|smsp|gpu)__\w+\.(avg|sum)\.pct_of_peak_sustained_\w+'
+            )
+            AND NOT regexp_matches(
+                metric, '^(sm|smsp|l1tex|lts|gpu)__(cycles|warps|ctas|maximum|threads)_|_rate|breakdown'
+            )
+            AND value IS NOT NULL
+    )
+    WHERE pct IS NOT NULL AND (part IS NOT NULL OR contains(metric, 'throughput'))
+    GROUP BY report_id, launch_id
+),
 printed AS (
     SELECT
         report_id,
@@ -176,7 +211,13 @@ SELECT
         {pct: s.l2_sol_pct, side: 'memory', part: 'l2', name: 'L2 throughput'},
         {pct: s.l1_elapsed_sol_pct, side: 'memory', part: 'l1', name: 'L1 throughput'},
         {pct: possible_pct(p.pct), side: 'compute', part: p.pipe, name: printf('%s pipe use', p.pipe)},
-        {pct: possible_pct(w.issue_elapsed_pct), side: 'compute', part: 'issue', name: 'issue slot use'}
+        {pct: possible_pct(w.issue_elapsed_pct), side: 'compute', part: 'issue', name: 'issue slot use'},
+        {
+            pct: possible_pct(d.pct), side: 'memory', part: 'dram',
+            name: 'DRAM traffic relative to the vendor''s bandwidth'
+        },
+        -- Only if it is busy: a unit with a name of its own says more.
+        if(z.busy.pct >= threshold('sol.high_pct'), z.busy, NULL)
     ], lambda unit: unit.pct IS NOT NULL))[1] END AS unit,
     CASE WHEN s.max_sol_pct IS NULL THEN d.bytes_per_s END AS dram_bytes_per_s,
     CASE WHEN s.max_sol_pct IS NULL THEN possible_pct(d.pct) END AS dram_nominal_pct
@@ -193,6 +234,7 @@ LEFT JOIN rates AS r USING (report_id, launch_id)
 LEFT JOIN constituents AS k USING (report_id, launch_id)
 LEFT JOIN stalls AS t USING (report_id, launch_id)
 LEFT JOIN dram AS d USING (report_id, launch_id)
+LEFT JOIN busy_units AS z USING (report_id, launch_id)
 LEFT JOIN printed AS f USING (report_id, launch_id)
 LEFT JOIN (
     SELECT DISTINCT report_id, launch_id, true AS found FROM ncu_rules
