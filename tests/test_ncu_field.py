@@ -163,6 +163,17 @@ def test_the_first_screen_names_the_cause(name: str, said: str, cli: Cli) -> Non
     assert said in _first_screen(name, cli)
 
 
+@pytest.mark.parametrize(
+    "name", ["01_metrics_option_rtx5070_windows", "03_partial_rtx4090_dram_only"]
+)
+def test_a_page_without_a_timeline_says_what_is_missing(name: str, cli: Cli) -> None:
+    assert cli("ingest", _file(name)) == 0
+    assert cli("report", "--md", "-") == 0
+    assert "category" not in cli.out and "timeline" not in cli.out
+    assert "None: no kernel was classified: " in cli.out
+    assert "SOL was not collected" in cli.out or "SOL were not collected" in cli.out
+
+
 @pytest.mark.parametrize("name", ["07_no_dram_counters_gb10", "07_no_dram_counters_orin"])
 def test_a_gpu_without_dram_counters(name: str, store: Store) -> None:
     report = ingest(_file(name), store).report_id

@@ -275,9 +275,7 @@ def nothing_of(scope: Scope) -> str:
         return f"no category other than compute takes {least:g} % or more of the analyzed time"
     if not scope.kinds:
         return "no report was collected"
-    return (
-        "no kernel was classified, because no report is an ncu report with speed-of-light metrics"
-    )
+    return f"no kernel was classified: {_without_sol(scope)}"
 
 
 def no_verdict(scope: Scope) -> Fact:

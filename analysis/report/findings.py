@@ -160,6 +160,8 @@ def _of_kernel(found: _Found) -> Finding:
         detail, limit = "", f", bound by {limiter(found.bound, found.subclass)}"
     says, colon, why = word("kernel", found.claim, "says").partition(": ")
     claim = f"{found.short_name} {says}{limit}{detail}{colon}{why}"
+    if found.subclass == "dram_unknown":
+        claim = f"{found.short_name} is bound by {limiter(found.bound, found.subclass)}"
     launches = f"{counted(found.launches, 'launch')} profiled"
     share = f"{launches}, durations were not collected"
     if found.share_pct is not None:
@@ -171,7 +173,7 @@ def _of_kernel(found: _Found) -> Finding:
         share = f"{found.notable}, and {share}"
     known = [f", {name} {pct:.1f} %" for name, pct in sol.items() if pct is not None]
     evidence = [share + "".join(known)]
-    if found.headroom_pct is not None:
+    if found.headroom_pct is not None and found.subclass != "dram_unknown":
         evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % of {_WHOLES[found.share_of]}"
     if found.nvidia_pct is not None:
         evidence.append(

@@ -8,6 +8,7 @@ from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import of_profiled, setup_of, verdict_on_kernels
 from perfpipe.analysis.rows import rows_of
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Action, Fact, Source, Tile
@@ -23,6 +24,7 @@ VIEWS = (
     "kernel_sol",
     "_totals",
     "_launch_names",
+    "_launch_shares",
     "_setup_launches",
 )
 
@@ -93,11 +95,13 @@ def next_of(scope: Scope) -> Iterator[Action]:
         SELECT short_name, bound, subclass, collect, explanation, notable
         FROM kernel_bottleneck
         JOIN ncu_launches USING (report_id, launch_id)
+        LEFT JOIN _launch_shares USING (report_id, launch_id)
         JOIN _launch_names USING (report_id, launch_id)
         JOIN kernel_libraries USING (report_id, launch_id)
         ANTI JOIN _setup_launches USING (report_id, launch_id)
         WHERE report_id IN {in_list(scope.reports)} AND NOT closed
             AND (collect IS NOT NULL OR subclass = 'dram_unknown')
+            AND coalesce(100 * share >= {thresholds()["finding.minor_pct"]}, true)
         ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id LIMIT 1
         """,
     )

@@ -6,9 +6,21 @@ WITH named AS (
     SELECT
         report_id,
         launch_id,
-        kernel_setup(kernel_name, coalesce(kernel_demangled, kernel_name)) AS setup
+        duration_ns,
+        kernel_setup(kernel_name, coalesce(kernel_demangled, kernel_name)) AS kind,
+        -- A filling kernel that takes most of the time is the work.
+        CASE
+            WHEN kind != 'fills' THEN kind
+            WHEN coalesce(
+                sum(if(kind = 'fills', duration_ns, 0)) OVER report
+                    >= threshold('finding.much_pct') / 100 * sum(duration_ns) OVER report,
+                true
+            ) THEN 'none'
+            ELSE 'inputs'
+        END AS setup
     FROM ncu_launches
     ANTI JOIN (SELECT DISTINCT ncu_report_id AS report_id FROM _report_pairs) USING (report_id)
+    WINDOW report AS (PARTITION BY report_id)
 ),
 placed AS (
     SELECT
