@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from perfpipe.database import quote
 from perfpipe.files import packaged
@@ -17,11 +17,12 @@ from perfpipe.windows import STEADY
 _FILES = ("macros.sql", "occupancy_macros.sql", "program_macros.sql", "timeline_macros.sql")
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _THRESHOLD = re.compile(r"\bthreshold\('([a-z_.0-9]+)'\)")
+#: A letter that stands for itself; classes such as \w are none.
+_LETTER = re.compile(r"(?<!\\)[A-Za-z]")
 _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 
 #: Patterns of timeline.toml, and their case sensitivity.
 _NAME_MACROS = {
-    "communication": "i",
     "synchronising": "",
     "step": "i",
     "loading": "",
@@ -73,6 +74,7 @@ def macros(
             f"{step_range}::BIGINT" if isinstance(step_range, int) else "NULL::BIGINT",
         ),
         Macro("window_choice", "", quote(window)),
+        communication_macro(),
         category_macro(),
         library_macro(),
         closed_macro(),
@@ -142,8 +144,34 @@ def category_macro() -> Macro:
 
     Raises ValueError if kernels.toml uses a category that it does not list.
     """
-    first = "WHEN is_communication(function_name) THEN 'communication'"
-    return _kernel_macro("kernels.toml", "category", "categories", "other", first)
+    return _kernel_macro("kernels.toml", "category", "categories", "other")
+
+
+def communication_macro() -> Macro:
+    """Return the macro that is true for communication kernels."""
+    test = f"coalesce({_test(_communication())}, false)"
+    return Macro("is_communication", "function_name, full_name", test)
+
+
+def communicating() -> str:
+    """Return a case-sensitive ECMAScript pattern of demangled names of communication kernels."""
+    rule = _communication()
+    functions, unless = (_either(rule[key]).replace("^", r"\b") for key in ("function", "unless"))
+    names = rf"{functions}|{_either(rule['full'])}|\b({_either(rule['namespace'])})::"
+    return f"(?!.*({_any_case(unless)})).*({_any_case(names)})"
+
+
+def _communication() -> Mapping[str, Any]:
+    """Return the first rule of kernels.toml, which no other rule may precede."""
+    rule = _rules("kernels.toml")["rule"][0]
+    if rule["category"] != "communication":
+        raise ValueError("kernels.toml: the first rule must be that of communication")
+    return cast("Mapping[str, Any]", rule)
+
+
+def _any_case(pattern: str) -> str:
+    """Return a pattern that matches in any case, for tools without such an option."""
+    return _LETTER.sub(lambda found: f"[{found[0].lower()}{found[0].upper()}]", pattern)
 
 
 def setup_macro() -> Macro:
@@ -195,21 +223,28 @@ def operator_macros() -> Iterator[Macro]:
     yield Macro("chain_operator", "rank", f"CASE rank {names} END")
 
 
-def _kernel_macro(file: str, kind: str, kinds: str, otherwise: str, *first: str) -> Macro:
+def _kernel_macro(file: str, kind: str, kinds: str, otherwise: str) -> Macro:
     """Return the macro kernel_<kind>(function_name, full_name) of the rules in a file."""
     document = _rules(file)
-    cases = [*first]
+    cases = []
     for rule in document["rule"]:
         if rule[kind] not in document[kinds]:
             raise ValueError(f"{file}: no {kind} {rule[kind]}")
-        tests = " OR ".join(
-            f"regexp_matches({column}, {quote(form.format(_either(rule[key])))}, 'i')"
-            for key, (column, form) in _MATCHED.items()
-            if key in rule
-        )
-        cases.append(f"WHEN {tests} THEN {quote(rule[kind])}")
+        cases.append(f"WHEN {_test(rule)} THEN {quote(rule[kind])}")
     body = f"CASE {' '.join(cases)} ELSE {quote(otherwise)} END"
     return Macro(f"kernel_{kind}", "function_name, full_name", body)
+
+
+def _test(rule: Mapping[str, Any]) -> str:
+    """Return the SQL expression that says whether a rule holds for a kernel."""
+    tests = " OR ".join(
+        f"regexp_matches({column}, {quote(form.format(_either(rule[key])))}, 'i')"
+        for key, (column, form) in _MATCHED.items()
+        if key in rule
+    )
+    if "unless" not in rule:
+        return tests
+    return f"({tests}) AND NOT regexp_matches(function_name, {quote(_either(rule['unless']))}, 'i')"
 
 
 #: Targets of a rule's patterns: a name, and the expression around the pattern.
@@ -218,7 +253,8 @@ _MATCHED = {
     "full": ("full_name", "{}"),
     "namespace": (
         "full_name",
-        r"^(void |\w[\w:]*<[^<>]*>::type )?((\w+|<unnamed>|\(anonymous namespace\))::)*({})::",
+        r"^(void |\w[\w:]*<[^<>]*>::type )?((\w+|<unnamed>|\(anonymous namespace\))::)*({0})::"
+        r"|^_ZN(\d+[a-z_]\w*?)?\d+({0})\d",
     ),
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.analysis.macros import name_patterns
+from perfpipe.analysis.macros import communicating
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import quote
 
@@ -127,8 +127,8 @@ def each_once() -> list[str]:
     This is the fallback without a timeline.  Communication is excluded by name.
     """
     return [
-        "--kernel-name-base=function",
-        f"--kernel-name=regex:^(?!.*({name_patterns()['communication']}))",
+        "--kernel-name-base=demangled",
+        f"--kernel-name=regex:^(?!{communicating()})",
         "--filter-mode=per-launch-config",
         "--launch-count=1",
     ]

@@ -250,3 +250,38 @@ def test_operators_are_not_steps(tmp_path: Path) -> None:
     store, made = _made(tmp_path, events)
     with Session.open(store, [made.report_id]) as con:
         assert con.execute("SELECT count(*) FROM steps WHERE step IS NOT NULL").fetchall() == [(0,)]
+
+
+def test_communication_without_nccl_is_communication(store: Store) -> None:
+    """The names of other kernels are the last ones of the trace."""
+    path = FIELD / "25_comm.json.gz"
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
+    names = list(dict.fromkeys(event["name"] for event in kernels))
+    communicating = names[: names.index("Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_SE")]
+    made = ingest(path, store)
+    with Session.open(store, [made.report_id], window="whole") as con:
+        categories = dict(con.execute("SELECT demangled, category FROM kernel_names").fetchall())
+        overlap = con.execute(
+            "SELECT communication_ns, compute_ns, overlapped_ns FROM comm_overlap"
+        ).fetchall()
+        budget = con.execute(
+            "SELECT category, time_ns FROM gpu_time_budget"
+            " WHERE category IN ('compute', 'communication') ORDER BY category DESC"
+        ).fetchall()
+        bounds = con.execute("SELECT bound FROM timeline_bottleneck").fetchall()
+        operations = con.execute(
+            "SELECT collective, count FROM nccl_collectives"
+            " WHERE operation IN ('multimem_all_reduce_kernel', 'cross_device_reduce_1stage')"
+        ).fetchall()
+    assert len(communicating) == 19
+    assert [name for name in names if categories[name] == "communication"] == communicating
+    assert {categories[name] for name in names if name.startswith("Cijk")} == {"gemm"}
+    times = [
+        round(1000 * sum(e["dur"] for e in kernels if (e["name"] in communicating) == both))
+        for both in (True, False)
+    ]
+    assert overlap == [(*times, 0)]
+    assert budget == [("compute", times[1]), ("communication", times[0])]
+    assert bounds == [("communication",)]
+    assert operations == [("AllReduce", 6), ("AllReduce", 6)]

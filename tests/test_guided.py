@@ -109,7 +109,7 @@ def test_without_a_timeline_each_configuration_is_profiled_once(
 ) -> None:
     assert cli("run", workload(), "--collector", "ncu") == 0, cli.err
     assert cli("report", "--md") == 0
-    assert "--kernel-name-base=function" in (profilers / "ncu.log").read_text()
+    assert "--kernel-name-base=demangled" in (profilers / "ncu.log").read_text()
     note = "ncu profiled the first launch of each kernel configuration: there is no timeline"
     assert _task(tmp_path).notes == (note,)
     assert note in (tmp_path / "report.md").read_text()

@@ -382,4 +382,4 @@ def test_names_of_steps(name: str, step: bool) -> None:
     ],
 )
 def test_names_of_communication(name: str, communicates: bool) -> None:
-    assert Tiny().rows(f"SELECT is_communication('{name}')") == [(communicates,)]
+    assert Tiny().rows(f"SELECT is_communication('{name}', '{name}')") == [(communicates,)]

@@ -87,12 +87,15 @@ CREATE MACRO plain_scale(bound, work_scale, communication_scale, idle_scale) AS
         1
     );
 
--- Operation of a kernel of NCCL (or a similar library); empty if the kernel name contains no operation.
+-- Operation of a kernel of NCCL or another library; empty if the kernel name contains no operation.
 CREATE MACRO collective_operation(name) AS
-    regexp_extract(
-        name,
-        'AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|SendRecv|Reduce|Scatter|Gather'
-    );
+    CASE
+        WHEN regexp_matches(name, 'all_?reduce|cross_device_reduce', 'i') THEN 'AllReduce'
+        WHEN regexp_matches(name, 'reduce_?scatter', 'i') THEN 'ReduceScatter'
+        WHEN regexp_matches(name, 'all_?gather', 'i') THEN 'AllGather'
+        WHEN regexp_matches(name, 'all_?to_?all', 'i') THEN 'AllToAll'
+        ELSE regexp_extract(name, 'Broadcast|SendRecv|Reduce|Scatter|Gather')
+    END;
 
 -- Operation of a call that NCCL implements with send and receive, so that the kernel name does not contain
 -- the operation; derived from the function names of NCCL and torch.distributed.

@@ -221,7 +221,8 @@ def _window_kernels(con: DuckDBPyConnection, report: str, count: int) -> list[Ke
         sql = f"""
             SELECT demangled, concat_ws(',', grid_x, grid_y, grid_z),
                 concat_ws(',', block_x, block_y, block_z), NULL, NULL, NULL, sum(dur_ns)
-            FROM _windowed_kernels {_of(report)} AND inside AND NOT is_communication(name)
+            FROM _windowed_kernels {_of(report)} AND inside
+                AND NOT is_communication(name, coalesce(demangled, name))
             GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         """
         rows = rows_of(con, sql)

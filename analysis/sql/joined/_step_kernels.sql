@@ -26,7 +26,7 @@ keys AS (
 matched AS (
     SELECT
         l.* EXCLUDE (name, dur_ns),
-        is_communication(l.name) AS communication,
+        is_communication(l.name, coalesce(l.demangled, l.name)) AS communication,
         p.key,
         l.dur_ns,
         takes_as_long(l.dur_ns, p.min_ns, p.max_ns) AS alike

@@ -1,15 +1,21 @@
--- GPU operations by class: compute, communication or transfer.
+-- GPU operations by class: compute, communication or transfer. Whether a kernel communicates depends on its
+-- namespaces as well, which only the full name contains.
 CREATE VIEW _classed_ops AS
 WITH names AS (
-    SELECT name, number, is_communication(name) AS communicates
-    FROM _names
-    WHERE kind = 'operation'
+    SELECT n.name, n.number, list(k.full_name) FILTER (is_communication(k.name, k.full_name)) AS communicating
+    FROM _names AS n
+    LEFT JOIN (
+        SELECT DISTINCT name, coalesce(demangled, name) AS full_name FROM launches WHERE kind = 'kernel'
+    ) AS k USING (name)
+    WHERE n.kind = 'operation'
+    GROUP BY n.name, n.number
 )
 SELECT
     l.track,
     CASE
         WHEN l.kind IN ('memcpy', 'memset') THEN 'transfer'
-        WHEN l.kind = 'kernel' AND n.communicates THEN 'communication'
+        WHEN l.kind = 'kernel' AND list_contains(n.communicating, coalesce(l.demangled, l.name))
+            THEN 'communication'
         ELSE 'compute'
     END::ENUM ('compute', 'communication', 'transfer') AS class,
     l.start_ns,

@@ -43,7 +43,7 @@ SELECT
     concat_ws(',', grid_x, grid_y, grid_z) AS grid,
     concat_ws(',', block_x, block_y, block_z) AS block,
     coalesce(mangled, name) AS filter_name,
-    is_communication(name) AS communication,
+    is_communication(name, coalesce(demangled, name)) AS communication,
     (report_id, device, coalesce(demangled, name)) IN (
         SELECT (report_id, device, demangled) FROM _flush_kernels
     ) AS flush
