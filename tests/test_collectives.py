@@ -177,3 +177,71 @@ def test_captures_of_different_runs_are_not_one_job(
 ) -> None:
     paths = _apart(tmp_path, 5, rank, slower)
     assert _ask(Store(tmp_path / "store"), paths, _PAIRS) == [(0, None, None)]
+
+
+def test_ranks_that_cannot_be_compared_are_told(tmp_path: Path, cli: Cli) -> None:
+    paths = _apart(tmp_path, 5)
+    for path in paths:
+        trace = json.loads(path.read_text())
+        start = min(event["ts"] for event in trace["traceEvents"])
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] < start + 8_000]
+        path.write_text(json.dumps(trace))
+    assert cli("report", *paths, "--md", "report.md") == 0, cli.err
+    page = (tmp_path / "report.md").read_text()
+    assert "ranks 0, 1 are in one directory, but form 2 jobs and are not compared" in page
+    assert _ask(Store(tmp_path / "store"), paths, _PAIRS) == [(0, None, None)]
+    # Captures of one rank are no job.
+    paths = _apart(tmp_path, 5, rank=0, slower=1.01)
+    assert cli("report", *paths, "--md", "report.md") == 0, cli.err
+    assert "not compared" not in (tmp_path / "report.md").read_text()
+
+
+def _exchanging(tmp_path: Path, *, kernel: str, call: str) -> list[Path]:
+    """Return the ranks with other collectives, which torch's annotations name."""
+    paths = []
+    for number in (0, 1):
+        name = f"27_nobase_rank{number}.json.gz"
+        trace = json.loads(gzip.decompress((DATA / "field" / "nsys" / name).read_bytes()))
+        calls = {
+            event["args"]["correlation"]: event
+            for event in trace["traceEvents"]
+            if event["cat"] == "cuda_runtime"
+        }
+        added = []
+        for event in trace["traceEvents"]:
+            if event["cat"] == "kernel" and event["name"].startswith("nccl"):
+                event["name"] = kernel
+                launch = calls[event["args"]["correlation"]]
+                span = {"ts": launch["ts"] - 1, "dur": launch["dur"] + 2}
+                place = {key: launch[key] for key in ("pid", "tid")}
+                added.append({"ph": "X", "cat": "user_annotation", "name": call, **place, **span})
+        trace["traceEvents"] += added
+        paths.append(tmp_path / f"rank{number}.json")
+        paths[-1].write_text(json.dumps(trace))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("kernel", "call", "operation"),
+    [
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "nccl:all_to_all", "AllToAll"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "nccl:gather", "Gather"),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "nccl:all_reduce", "AllReduce"),
+        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",
+         "nccl:_reduce_scatter_base", "ReduceScatter"),
+        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "nccl:broadcast", "Broadcast"),
+        ("void vllm::cross_device_reduce_1stage<float, 2>(RankData*)", "none", "AllReduce"),
+    ],
+)  # fmt: skip
+def test_collectives_are_paired_by_the_call_that_torch_names(
+    kernel: str, call: str, operation: str, tmp_path: Path
+) -> None:
+    paths = _exchanging(tmp_path, kernel=kernel, call=call)
+    asked = "SELECT operation, count(*), min(last_rank) FROM paired_collectives GROUP BY operation"
+    assert _ask(Store(tmp_path / "store"), paths, asked) == [(operation, 30, 1)]
+
+
+def test_sends_are_not_paired(tmp_path: Path) -> None:
+    kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    paths = _exchanging(tmp_path, kernel=kernel, call="nccl:send 0->1")
+    assert _ask(Store(tmp_path / "store"), paths, _PAIRS) == [(0, None, None)]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Views that are read here.
 VIEWS = (
     "job_ranks",
+    "_job_ranks",
     "collection_gaps",
     "reports",
     "launches",
@@ -350,7 +351,39 @@ def warnings_of(scope: Scope) -> list[Fact]:
             Fact("", f"{warning} ({name}{f' and {count - 1} more' if count > 1 else ''})", source)
             for warning, count, name in rows_of(scope.con, sql)
         ),
+        *_separate_ranks(scope),
     ]
+
+
+def _separate_ranks(scope: Scope) -> Iterator[Fact]:
+    """Yield a warning about ranks whose captures lie together but cannot be compared."""
+    sql = f"""
+        SELECT
+            string_agg(DISTINCT rank::VARCHAR, ', ' ORDER BY rank::VARCHAR),
+            count(DISTINCT job),
+            max(j.first_ns) - min(j.last_ns),
+        FROM (
+            SELECT
+                r.directory, c.job, c.rank,
+                min(r.started_ns + c.start_ns) OVER own AS first_ns,
+                max(r.started_ns + c.end_ns) OVER own AS last_ns,
+            FROM _job_ranks AS c
+            JOIN reports AS r USING (report_id)
+            WHERE c.report_id IN {in_list(scope.reports)} AND c.rank_source != 'file order'
+            WINDOW own AS (PARTITION BY c.job)
+        ) AS j
+        GROUP BY directory
+        HAVING count(DISTINCT job) > 1 AND count(DISTINCT rank) = count(*)
+        ORDER BY directory
+    """
+    for ranks, jobs, apart_ns in rows_of(scope.con, sql):
+        yield Fact(
+            "",
+            f"ranks {ranks} are in one directory, but form {jobs} jobs and are not compared: their "
+            f"communication is up to {format_ns(apart_ns)} apart, and too few collectives end at "
+            "matching times to align the clocks; record the same steps on all ranks",
+            Source("job_ranks", scope.reports),
+        )
 
 
 def gaps_of(con: DuckDBPyConnection, chosen: Sequence[str]) -> list[Fact]:

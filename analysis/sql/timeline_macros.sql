@@ -87,23 +87,25 @@ CREATE MACRO plain_scale(bound, work_scale, communication_scale, idle_scale) AS
         1
     );
 
--- Operation of a kernel of NCCL or another library; empty if the kernel name contains no operation.
+-- Operation in the name of a communication kernel, a call or an annotation of torch; empty if there is none.
 CREATE MACRO collective_operation(name) AS
     CASE
         WHEN regexp_matches(name, 'all_?reduce|cross_device_reduce', 'i') THEN 'AllReduce'
         WHEN regexp_matches(name, 'reduce_?scatter', 'i') THEN 'ReduceScatter'
         WHEN regexp_matches(name, 'all_?gather', 'i') THEN 'AllGather'
         WHEN regexp_matches(name, 'all_?to_?all', 'i') THEN 'AllToAll'
-        ELSE regexp_extract(name, 'Broadcast|SendRecv|Reduce|Scatter|Gather')
+        WHEN regexp_matches(name, 'broadcast', 'i') THEN 'Broadcast'
+        WHEN regexp_matches(name, 'send_?recv', 'i') THEN 'SendRecv'
+        ELSE regexp_extract(name, 'Reduce|Scatter|Gather')
     END;
 
 -- Operation of a call that NCCL implements with send and receive, so that the kernel name does not contain
 -- the operation; derived from the function names of NCCL and torch.distributed.
 CREATE MACRO collective_of_call(call) AS
     CASE
-        WHEN regexp_matches(call, '^(nccl)?all_?to_?all', 'i') THEN 'AllToAll'
-        WHEN regexp_matches(call, '^(nccl)?gather$', 'i') THEN 'Gather'
-        WHEN regexp_matches(call, '^(nccl)?scatter$', 'i') THEN 'Scatter'
+        WHEN regexp_matches(call, '^(nccl)?:?all_?to_?all', 'i') THEN 'AllToAll'
+        WHEN regexp_matches(call, '^(nccl)?:?gather$', 'i') THEN 'Gather'
+        WHEN regexp_matches(call, '^(nccl)?:?scatter$', 'i') THEN 'Scatter'
     END;
 
 -- Bytes per tensor element, by the name of c10::ScalarType.

@@ -16,7 +16,7 @@ ends AS (
     SELECT p.job, p.report_id, p.pair, avg(p.end_ns + r.start_ns) AS end_ns
     FROM _paired AS p
     JOIN reports AS r USING (job, report_id)
-    WHERE p.operation IN ('AllReduce', 'AllGather', 'ReduceScatter')
+    WHERE p.operation IN ('AllReduce', 'AllGather', 'ReduceScatter', 'AllToAll')
     GROUP BY p.job, p.report_id, p.pair
 ),
 differences AS (

@@ -131,6 +131,20 @@ collective_calls AS (
     SELECT t.*, s.ranks
     FROM named AS t
     LEFT JOIN sizes AS s USING (report_id, communicator)
+),
+-- Names of the calls in torch's annotations, which every version of torch.profiler records.
+annotated AS (
+    SELECT report_id, range_id, name
+    FROM nsys_nvtx_ranges
+    WHERE name IN (SELECT name FROM _names WHERE kind = 'range' AND starts_with(name, 'nccl:'))
+),
+annotations AS (
+    SELECT * FROM annotated
+    UNION ALL
+    SELECT r.report_id, r.range_id, a.name
+    FROM nsys_nvtx_ranges AS r
+    JOIN annotated AS a ON a.report_id = r.report_id AND a.range_id = r.enclosing
+    WHERE r.domain = 'NCCL'
 )
 SELECT
     l.report_id,
@@ -142,7 +156,14 @@ SELECT
     l.end_ns,
     l.end_ns - l.start_ns AS dur_ns,
     l.name AS kernel_name,
-    coalesce(collective_of_call(p.call), nullif(collective_operation(l.name), ''), l.name) AS operation,
+    -- RCCL has one kernel for all operations.
+    coalesce(
+        collective_of_call(p.call),
+        collective_of_call(n.name),
+        nullif(collective_operation(l.name), ''),
+        nullif(collective_operation(coalesce(p.call, n.name)), ''),
+        l.name
+    ) AS operation,
     p.communicator,
     CASE
         WHEN NOT p.grouped OR count(*) OVER (PARTITION BY l.report_id, l.range_id) = 1 THEN nullif(p.bytes, 0)
@@ -153,5 +174,6 @@ FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = o.op_id
 LEFT JOIN collective_calls AS p ON p.report_id = l.report_id AND p.range_id = l.range_id
+LEFT JOIN annotations AS n ON n.report_id = l.report_id AND n.range_id = l.range_id
 LEFT JOIN _analysed AS a ON a.track = o.track AND a.window_id = o.window_id
 WHERE o.class = 'communication';
