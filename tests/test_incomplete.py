@@ -112,7 +112,7 @@ def test_kernels_without_timestamps_are_left_out(edited: Edited, store: Store) -
     ("name", "said", "headline"),
     [
         ("20_lostfirst.json.gz", "100 of 200", "busy for at least 80 % of that time"),
-        ("34_kernels_lost.sqlite.xz", "2,000 of 7,080", "busy for at least 8 % of that time"),
+        ("34_kernels_lost.sqlite.xz", "2,000 of 7,080", "busy for at least 7 % of that time"),
     ],
 )
 def test_launches_without_kernels_lower_the_confidence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -11,13 +12,16 @@ from typing import Any, cast
 
 import duckdb
 import pytest
-from conftest import Cli
+from conftest import DATA, Cli
 
 from perfpipe.analysis.report.opening.actions import actions_of
 from perfpipe.analysis.report.opening.steps import _rates
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import of_steps
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
 from perfpipe.runrecord import TaskResult
+from perfpipe.store import Store
 from perfpipe.viewmodel import Finding, Source
 
 Pages = Callable[..., Path]
@@ -204,3 +208,59 @@ def test_samples_and_tokens_of_an_iteration() -> None:
     assert [*_rates(task, 16.0)] == ["2,000 samples/s", "256,000 tokens/s"]
     assert [*_rates(TaskResult(0, "-", {}), 16.0)] == []
     assert [*_rates(None, 16.0)] == []
+
+
+def test_copies_stand_beside_the_busy_time(cli: Cli, captures: Store) -> None:
+    """A blocking copy takes a fifth of each step; nothing overlaps."""
+    path = DATA / "torch" / "copying.kineto.json.gz"
+    made = ingest(path, captures)
+    with Session.open(captures, [made.report_id]) as con:
+        ((busy, copying, first, last),) = con.execute(
+            "SELECT busy_pct, copying_pct, start_ns, end_ns FROM step_times"
+            " JOIN analysis_windows USING (report_id, device)"
+        ).fetchall()
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    zero = min(event["ts"] for event in events)
+    sums = {"kernel": 0.0, "gpu_memcpy": 0.0, "gpu_memset": 0.0}
+    for event in events:
+        if event["cat"] in sums and first <= round(1000 * (event["ts"] - zero)) < last:
+            sums[event["cat"]] += 1000 * event["dur"]
+    assert busy == pytest.approx(100 * sums.pop("kernel") / (last - first), abs=0.01)
+    assert copying == pytest.approx(100 * sum(sums.values()) / (last - first), abs=0.01)
+    assert cli("report", path) == 0, cli.err
+    said = " ".join(cli.out.split())
+    assert "the GPU is busy for 78 % of that time and copying for 21 %" in said
+    assert "GPU busy 78 % of the steady steps; copying: 21 %" in said
+
+
+def test_symmetric_memory_is_communication_and_paired(tmp_path: Path, cli: Cli) -> None:
+    """Two ranks reduce with NCCL and with kernels of PyTorch's symmetric memory."""
+    store = Store(tmp_path / "store")
+    paths = [DATA / "torch" / f"symm_rank{rank}.kineto.json.gz" for rank in (0, 1)]
+    reports = [ingest(path, store).report_id for path in paths]
+    with Session.open(store, reports, window="whole") as con:
+        found = con.execute(
+            "SELECT r.rank, communication_ns FROM comm_overlap JOIN job_ranks AS r"
+            " USING (report_id, device) ORDER BY rank"
+        ).fetchall()
+        pairs = con.execute(
+            "SELECT operation, communicator IS NULL, count(*), bool_and(together)"
+            " FROM paired_collectives GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+    for (rank, communication), path in zip(found, paths, strict=True):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        assert trace["distributedInfo"]["rank"] == rank
+        assert communication == sum(
+            round(1000 * event["dur"])
+            for event in trace["traceEvents"]
+            if event.get("cat") == "kernel"
+            and re.match(r"nccl|.*::(one|two)_shot_all_reduce_kernel", event["name"])
+        )
+    assert pairs == [
+        ("AllReduce", False, 10, True),
+        ("AllReduce", True, 20, True),
+        ("AllToAll", False, 10, True),
+    ]
+    assert cli("report", *paths) == 0, cli.err
+    assert "the GPU is communicating or waiting for other ranks" in " ".join(cli.out.split())

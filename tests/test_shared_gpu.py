@@ -148,6 +148,21 @@ def test_each_process_has_steady_steps_and_its_own_share() -> None:
     assert db.rows("SELECT process_id, kind, steps FROM analysis_windows") == [(2, "steady", 8)]
 
 
+def test_a_process_is_busy_while_its_kernels_run() -> None:
+    db = Tiny()
+    db.add("launches", _op(0, 100, 1, 0), _op(50, 150, 1, 1), _op(200, 300, 2, 2))
+    db.add(
+        "launches",
+        {**_op(120, 260, 1, 3), "kind": "memcpy"},
+        {**_op(0, 400, 3, 4), "kind": "memcpy"},
+    )
+    assert db.rows("SELECT process_id, busy_ns, busy_pct FROM gpu_processes") == [
+        (1, 150, 37.5),
+        (2, 100, 25.0),
+        (3, 0, 0.0),
+    ]
+
+
 def test_the_order_of_rows_means_nothing() -> None:
     answers = []
     for backwards in (False, True):

@@ -215,6 +215,30 @@ def test_shares_of_a_step_without_the_profiler() -> None:
     assert idle == pytest.approx((100 - busy) / (100 - traced_busy))
 
 
+@pytest.mark.parametrize("plain_ms", [None, 0.8])
+def test_copies_are_not_busy_time(plain_ms: float | None) -> None:
+    """A kernel takes 0.4 ms of a step of 1 ms, and a copy 0.2 ms, half of it beside the kernel."""
+    db = Tiny()
+    _traced(db, [STEP] * 12, work_ns=400_000)
+    for number in range(12):
+        start = number * STEP + 300_100
+        db.add(
+            "launches",
+            {"report_id": "t", "kind": "memcpy", "name": "HtoD", "device": 0, "pid": 1, "tid": 1,
+             "call_id": number, "start_ns": start, "end_ns": start + 200_000,
+             "api_start_ns": number * STEP + 60, "api_end_ns": number * STEP + 70},
+        )  # fmt: skip
+    if plain_ms:
+        _run(db, median_ms=plain_ms)
+    ((traced, busy, copying),) = db.rows(
+        "SELECT traced_busy_pct, busy_pct, copying_pct FROM step_times"
+    )
+    # The last step has no successor.
+    assert traced == pytest.approx(100 * 0.4 * 12 / 11.5)
+    assert busy == pytest.approx(traced / (plain_ms or 1))
+    assert copying == pytest.approx(busy / 4)
+
+
 @pytest.mark.parametrize(("plain_ms", "found"), [(None, True), (0.8, False)])
 def test_idle_time_of_the_profiler_is_no_finding(plain_ms: float | None, found: bool) -> None:
     """The GPU works for 0.76 ms of a step, which takes 0.8 ms without the profiler."""

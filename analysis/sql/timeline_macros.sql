@@ -57,8 +57,11 @@ CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
 CREATE MACRO goes_with_launch(floor) AS coalesce(floor IN ('nothing', 'chain'), false);
 CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(gain_pct > most_pct, false);
 
--- Whether the GPU is busy in a category of timeline_bottleneck; otherwise it is idle.
-CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'transfer');
+-- Whether the GPU is busy in a category of timeline_bottleneck: at least one kernel runs.
+CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication');
+
+-- Whether the GPU works in a category of timeline_bottleneck: it is busy or copies; otherwise it is idle.
+CREATE MACRO is_work(bound) AS is_busy(bound) OR bound = 'transfer';
 
 -- Whether idle time stays however the host launches its work: code is loaded or built, requests are awaited.
 CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', 'no_work');
@@ -80,7 +83,7 @@ CREATE MACRO plain_scale(bound, work_scale, communication_scale, idle_scale) AS
     coalesce(
         CASE
             WHEN bound = 'communication' THEN communication_scale
-            WHEN is_busy(bound) THEN work_scale
+            WHEN is_work(bound) THEN work_scale
             WHEN bound = 'profiler_overhead' AND idle_scale != 1 THEN 0
             ELSE idle_scale
         END,

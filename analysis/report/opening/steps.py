@@ -40,6 +40,9 @@ VIEWS = (
 #: Categories of kernels that the sentence names, and their minimum share, %.
 _KINDS, _LEAST_PCT = 2, 1
 
+#: Minimum share of copies without kernels that is shown beside the share of kernels, %.
+_COPYING_PCT = 2
+
 #: Minimum share of idle time of one cause that is shown for a compute-bound GPU, %.
 _MUCH_PCT = 25
 
@@ -64,6 +67,7 @@ class Gpu(NamedTuple):
     averaged: int | None
     time_ns: float
     busy_pct: float
+    copying_pct: float
     incomplete: bool
     slow_pct: float | None
     loads: bool
@@ -84,23 +88,32 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         WITH busy AS (
             SELECT
                 b.report_id, b.device,
-                coalesce(any_value(t.busy_pct), sum(b.share_pct ORDER BY b.category)) AS busy_pct,
+                coalesce(
+                    any_value(t.busy_pct),
+                    sum(b.share_pct ORDER BY b.category) FILTER (is_busy(b.category)),
+                    0
+                ) AS busy_pct,
+                coalesce(
+                    any_value(t.copying_pct),
+                    any_value(b.share_pct) FILTER (b.category = 'transfer'),
+                    0
+                ) AS copying_pct,
                 any_value(t.work_scale) AS work, any_value(t.communication_scale) AS waits,
                 any_value(t.idle_scale) AS idles, any_value(t.plain_ns) AS plain_ns
             FROM gpu_time_budget AS b
             LEFT JOIN step_times AS t USING (report_id, device)
-            WHERE b.category IN ('compute', 'communication', 'transfer')
+            WHERE is_work(b.category)
             GROUP BY b.report_id, b.device
         )
         SELECT
             report_id, device, bound, share_pct * plain_scale(bound, work, waits, idles),
             w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
-            w.time_ns, busy_pct, incomplete, slow_pct, coalesce(loads, false),
+            w.time_ns, busy_pct, copying_pct, incomplete, slow_pct, coalesce(loads, false),
             idle.category, idle.share_pct * coalesce(idles, 1),
             w.process_id, coalesce(work, 1), plain_ns
         FROM (
             -- Shares are in order, largest first.
-            SELECT *, list_filter(shares, lambda part: NOT is_busy(part.category))[1] AS idle
+            SELECT *, list_filter(shares, lambda part: NOT is_work(part.category))[1] AS idle
             FROM timeline_bottleneck
         ) AS t
         JOIN analysis_windows AS w USING (report_id, device)
@@ -250,19 +263,20 @@ def _kind(category: str, share: float, longest: str, own: float) -> str:
 
 
 def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
-    """Return the mean step if steps are uneven, and how long the GPU is busy."""
+    """Return the mean step if steps are uneven, and how long the GPU is busy and copies."""
     of_all = f"{'at least ' if gpu.incomplete else ''}{gpu.busy_pct:.0f} %"
+    copying = f" and copying for {_copying([gpu])}" if _copying([gpu]) else ""
     if gpu.kind != "steady" or not gpu.steps or gpu.step_ns is None:
-        return "", f"{of_all} of that time"
+        return "", f"{of_all} of that time{copying}"
     mean_ns = gpu.time_ns / gpu.steps
     if abs(mean_ns - gpu.step_ns) <= _UNEVEN * gpu.step_ns:
-        return "", f"{of_all} of that time"
+        return "", f"{of_all} of that time{copying}"
     sql = f"""
         SELECT median(busy_pct) FROM (
             SELECT 100 * sum(time_ns) / any_value(step_ns) AS busy_pct
             FROM step_budget
             WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)}
-                AND phase = 'steady' AND category IN ('compute', 'communication', 'transfer')
+                AND phase = 'steady' AND is_busy(category)
             GROUP BY step_index
         )
     """
@@ -271,8 +285,19 @@ def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
     return (
         f" (median; {format_ns(gpu.untraced(mean_ns))} on average)",
         f"{typical:.0f} % of a median {unit} and {of_all} of all steady "
-        f"{'batches' if unit == 'batch' else f'{unit}s'}",
+        f"{'batches' if unit == 'batch' else f'{unit}s'}{',' if copying else ''}{copying}",
     )
+
+
+def _copying(gpus: Sequence[Gpu]) -> str:
+    """Return the share of time in which GPUs only copy; empty if it is negligible."""
+    shares = [gpu.copying_pct for gpu in gpus]
+    return f"{_span(shares)} %" if max(shares) >= _COPYING_PCT else ""
+
+
+def _span(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _busy(gpus: Sequence[Gpu], share: str, kinds: str, owner: str) -> str:
@@ -374,14 +399,14 @@ def _rates(task: TaskResult | None, median_ms: float) -> Iterator[str]:
 def busy_tile(gpus: Sequence[Gpu]) -> Tile:
     """Return how busy GPUs are, and the largest cause of idle time of the first GPU."""
     first = gpus[0]
-    busy = [gpu.busy_pct for gpu in gpus]
     of = "the steady steps" if first.kind == "steady" else "the analyzed window"
-    low, high = f"{min(busy):.0f}", f"{max(busy):.0f}"
-    span = low if low == high else f"{low} to {high}"
     idle = first.share_pct if first.bound not in ("compute", "communication", "transfer") else None
-    note = f"of {of}" + (f"; {words(first.bound)}: {idle:.0f} %" if idle is not None else "")
+    note = f"of {of}"
+    note += f"; copying: {copying}" if (copying := _copying(gpus)) else ""
+    note += f"; {words(first.bound)}: {idle:.0f} %" if idle is not None else ""
     reports = tuple(dict.fromkeys(gpu.report_id for gpu in gpus))
     least = "≥ " if any(gpu.incomplete for gpu in gpus) else ""
+    span = _span([gpu.busy_pct for gpu in gpus])
     return Tile("GPU busy", f"{least}{span} %", note, Source("gpu_time_budget", reports))
 
 

@@ -1,4 +1,5 @@
--- Time of a steady step without and with the profiler, and how busy the GPU is in each. The profiler
+-- Time of a steady step without and with the profiler, and how busy the GPU is in each: the share of the time
+-- in which at least one kernel runs. The time in which the GPU only copies is separate. The profiler
 -- lengthens steps mainly by slowing down the host, so the GPU's work per step stays the same: its share is
 -- larger in a step without the profiler, and the share of idle time is smaller. Only timelines with steady
 -- steps have rows.
@@ -12,6 +13,8 @@
 -- traced_busy_pct DOUBLE: share of a traced step in which the GPU is busy, %
 -- busy_pct DOUBLE: share of a step without the profiler in which the GPU is busy, %; traced_busy_pct if
 --   plain_ns is NULL
+-- copying_pct DOUBLE: share of a step without the profiler in which the GPU only copies or sets memory, %;
+--   share of a traced step if plain_ns is NULL
 -- work_scale DOUBLE: factor that converts a share of compute and transfers in a traced step to their share in
 --   a step without the profiler; 1 if plain_ns is NULL
 -- communication_scale DOUBLE: the same factor for exposed communication: 1, because it is mostly waiting for
@@ -29,6 +32,7 @@ traced AS (
         report_id,
         device,
         100.0 * sum(if(category IN ('compute', 'transfer'), time_ns, 0)) / any_value(window_ns) AS work_pct,
+        100.0 * sum(if(category = 'transfer', time_ns, 0)) / any_value(window_ns) AS copying_pct,
         100.0 * sum(if(category = 'communication', time_ns, 0)) / any_value(window_ns) AS waiting_pct,
         100.0 * sum(if(category = 'profiler_overhead', time_ns, 0)) / any_value(window_ns) AS overhead_pct
     FROM gpu_time_budget
@@ -54,10 +58,11 @@ SELECT
     traced_ns,
     plain_ns,
     100 * (traced_ns / plain_ns - 1) AS growth_pct,
-    work_pct + waiting_pct AS traced_busy_pct,
-    if(plain_ns IS NULL, work_pct + waiting_pct, plain_work_pct + plain_waiting_pct) AS busy_pct,
-    if(plain_ns IS NULL, 1.0, coalesce(plain_work_pct / nullif(work_pct, 0), 1)) AS work_scale,
-    if(plain_ns IS NULL, 1.0, coalesce(plain_waiting_pct / nullif(waiting_pct, 0), 1)) AS communication_scale,
+    work_pct - copying_pct + waiting_pct AS traced_busy_pct,
+    (work_pct - copying_pct) * work_scale + waiting_pct * communication_scale AS busy_pct,
+    copying_pct * work_scale AS copying_pct,
+    work_scale,
+    communication_scale,
     CASE
         WHEN plain_ns IS NULL THEN 1.0
         ELSE coalesce(
@@ -66,5 +71,12 @@ SELECT
             1
         )
     END AS idle_scale
-FROM scaled
+FROM (
+    SELECT
+        *,
+        if(plain_ns IS NULL, 1.0, coalesce(plain_work_pct / nullif(work_pct, 0), 1)) AS work_scale,
+        if(plain_ns IS NULL, 1.0, coalesce(plain_waiting_pct / nullif(waiting_pct, 0), 1))
+            AS communication_scale
+    FROM scaled
+)
 ORDER BY report_id, device;

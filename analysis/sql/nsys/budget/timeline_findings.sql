@@ -52,10 +52,10 @@ whole AS (
         b.device,
         -- Overhead of the profiler, and idle time without a known cause, are in none of these shares.
         coalesce(list_sum(list_transform(
-            list_filter(b.shares, lambda part: is_busy(part.category)), lambda part: part.share_pct
-        )), 0) AS busy_pct,
+            list_filter(b.shares, lambda part: is_work(part.category)), lambda part: part.share_pct
+        )), 0) AS work_pct,
         coalesce(list_sum(list_transform(
-            list_filter(b.shares, lambda part: NOT is_busy(part.category) AND NOT is_kept(part.category)),
+            list_filter(b.shares, lambda part: NOT is_work(part.category) AND NOT is_kept(part.category)),
             lambda part: part.share_pct
         )), 0) AS rest_pct,
         coalesce(
@@ -66,7 +66,7 @@ whole AS (
         )[1].share_pct, 0) AS host_pct,
         least(100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0), host_pct) AS behind_pct,
         coalesce(list_filter(b.shares, lambda part: part.category = 'sync')[1].share_pct, 0) AS sync_pct,
-        busy_pct + rest_pct - host_pct AS beside_pct,
+        work_pct + rest_pct - host_pct AS beside_pct,
         -- Both directions of a link work concurrently.
         100e9 * coalesce(max(c.s), 0) / nullif(any_value(v.time_ns), 0) AS link_pct
     FROM _timeline_bounds AS b

@@ -5,7 +5,7 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- process_id BIGINT: process id
--- busy_ns BIGINT: time during which the process's operations ran, ns; overlapping operations count once
+-- busy_ns BIGINT: time during which at least one kernel of the process ran, ns
 -- busy_pct DOUBLE: busy_ns as a percentage of the time from the GPU's first operation to the end of its
 --   last operation
 -- steps BIGINT: number of the process's steady steps; NULL if the process has no steady steps
@@ -18,17 +18,23 @@ WITH ops AS (
     SELECT
         track,
         pid,
+        class,
         start_ns,
         end_ns,
-        max(end_ns) OVER (
+        max(end_ns) FILTER (class != 'transfer') OVER (
             PARTITION BY track, pid ORDER BY start_ns, end_ns, op_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS busy_until
+        ) AS kernels_until
     FROM _ops
     SEMI JOIN (SELECT track FROM _tracks GROUP BY track HAVING count(DISTINCT pid) > 1) USING (track)
 ),
 busy AS (
-    SELECT track, pid, sum(beyond_ns(start_ns, end_ns, busy_until))::BIGINT AS time_ns
+    SELECT
+        track,
+        pid,
+        coalesce(
+            sum(beyond_ns(start_ns, end_ns, kernels_until)) FILTER (class != 'transfer'), 0
+        )::BIGINT AS time_ns
     FROM ops
     GROUP BY track, pid
 ),
@@ -37,7 +43,7 @@ windows AS (
         b.track,
         b.window_id,
         sum(b.time_ns) AS dur_ns,
-        sum(b.time_ns) FILTER (is_busy(category)) AS own_ns,
+        sum(b.time_ns) FILTER (is_work(category)) AS own_ns,
         sum(b.time_ns) FILTER (category = 'other_process') AS other_ns
     FROM _lane_budgets AS b
     JOIN _step_phases AS p USING (track, window_id)
