@@ -220,7 +220,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report; `notice` is set when it was replayed from a recording.
+    """A whole report; `notice` says what qualifies all of it, such as a replay of a recording.
 
     `nothing_found` is the reason if there are no findings.
     """

@@ -37,7 +37,7 @@ def test_every_claim_and_category_has_words() -> None:
     bounds = set(
         re.findall(r"\w+", views()["timeline_bottleneck"].columns["bound"].partition(";")[0])
     ) - {"launch_gap", "launch_api", "queued", "or", "and"}
-    categories = {bound for bound in bounds if bound in macros(thresholds())["is_busy"].body} | {
+    categories = {bound for bound in bounds if bound in macros(thresholds())["is_work"].body} | {
         "launch_overhead", "sync", "host", "loading", "kernel_gap", "device_wait", "building", "no_work",
     }  # fmt: skip
     assert categories <= bounds

@@ -75,7 +75,7 @@ def _tried(*found: tuple[str, float | None]) -> list[str]:
         Finding("", "", None, "", "high", "", what, Source("findings", ()), most_pct=most)
         for what, most in found
     ]
-    scope = cast(Scope, SimpleNamespace(run=None))
+    scope = cast(Scope, SimpleNamespace(run=None, timeline=False))
     return [action.what for action in actions_of(scope, findings)]
 
 
@@ -264,3 +264,40 @@ def test_symmetric_memory_is_communication_and_paired(tmp_path: Path, cli: Cli) 
     ]
     assert cli("report", *paths) == 0, cli.err
     assert "the GPU is communicating or waiting for other ranks" in " ".join(cli.out.split())
+
+
+_COVERED = {
+    # Another program on another GPU.
+    "public/mistic_node.ncu-rep.xz": "mistic_node.ncu-rep.xz profiled another program or GPU than "
+    "the timeline shows, so its kernels do not count as part of the step",
+    # A CSV page names no program: of its kernels, one takes a little of the step.
+    "ncu/block.raw.csv.xz": "ncu profiled 0.077 % of the kernel time on the timeline, so the "
+    "classes of the profiled kernels say little about it",
+    "public/copy_blocked.csv.xz": "ncu profiled none of the kernel time on the timeline",
+}
+
+
+@pytest.mark.parametrize("name", _COVERED)
+def test_profiles_of_other_kernels_are_told_first(name: str, cli: Cli, tmp_path: Path) -> None:
+    paths = [DATA / "nsys" / "eager_small.sqlite.xz", DATA / name]
+    assert cli("report", *paths, "--md", "report.md", "--html", "report.html") == 0, cli.err
+    page = (tmp_path / "report.md").read_text()
+    warning = f"**Warning: {_COVERED[name]}"
+    assert 0 < page.index(warning) < page.index("A step takes")
+    assert _COVERED[name] in (tmp_path / "report.html").read_text()
+    assert cli("report") == 0, cli.err
+    assert f"Warning: {_COVERED[name]}" in " ".join(cli.out.split())
+    assert "Mean SOL unknown" in " ".join(cli.out.split())
+    numbered = re.findall(r"^\d\. (.*)$", cli.out, re.MULTILINE)
+    assert [what.partition(":")[0] for what in numbered] == [
+        "Launch the step as a CUDA graph, or compile it"
+    ]
+    # Kernel findings come after all findings on the timeline.
+    assert cli("query", "SELECT subject FROM findings ORDER BY rank", "--format", "csv") == 0
+    subjects = cli.out.split()[1:]
+    assert subjects == sorted(subjects, reverse=True)
+
+
+def test_profiles_of_the_step_need_no_warning(pages: Pages) -> None:
+    report = json.loads((pages("transformer_step") / "report.json").read_text())
+    assert "Warning: " not in report["notice"]

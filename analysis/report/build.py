@@ -69,7 +69,7 @@ def build_report(
         warnings = facts.warnings_of(scope)
         return Report(
             title=title or facts.title_of(con, chosen, run),
-            notice=facts.notice_of(run),
+            notice=verdicts.notice_of(scope),
             statements=statements,
             summary=tuple(_summary(scope, warnings)),
             findings=tuple(found[:_MOST]),

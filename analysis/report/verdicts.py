@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.analysis import runs
+from perfpipe.analysis.report import facts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.search_story import story
@@ -28,6 +29,7 @@ VIEWS = (
     "profile_plan_totals",
     "step_bounds",
     "step_coverage",
+    "_uncovered_profiles",
     *runs.VIEWS,
 )
 
@@ -345,7 +347,7 @@ def of_steps(scope: Scope) -> str | None:
         of_it = "less than 0.1" if kernels_pct < 0.1 else f"{kernels_pct:.1f}"
         whose = "the step" if kind == "steady" else "the analyzed window"
         return f"Kernels take only {of_it} % of {whose}, so their bottlenecks hardly matter"
-    if covered_pct < least:
+    if covered_pct < thresholds()["plan.least_pct"]:
         way_out = f"perfpipe plan {report_id} lists the kernels to profile"
         if otherwise_pct >= thresholds()["plan.otherwise_pct"]:
             way_out = (
@@ -379,6 +381,44 @@ def of_steps(scope: Scope) -> str | None:
         share = sum(row[2] for row in shares if row[0] == bound)
         parts += [f"{share:.0f} % is {bound}"] if share >= 0.5 else []
     return f"{', '.join(parts)}; {looked_at} ({covered_pct:.0f} % of kernel time)"
+
+
+def uncovered(scope: Scope) -> dict[str, float | None]:
+    """Return the ncu reports that say little about the timelines, with the share they profile."""
+    if not (scope.timeline and scope.profiled):
+        return {}
+    sql = f"FROM _uncovered_profiles WHERE report_id IN {in_list(scope.reports)} ORDER BY ALL"
+    return dict(rows_of(scope.con, sql))
+
+
+def notice_of(scope: Scope) -> str | None:
+    """Return what every page of a report begins with, if anything."""
+    told = (facts.notice_of(scope.run), _uncovered_notice(scope))
+    return " ".join(text for text in told if text) or None
+
+
+def _uncovered_notice(scope: Scope) -> str | None:
+    """Return a warning about ncu reports that say little about the timelines."""
+    found = uncovered(scope)
+    shares = [share for share in found.values() if share is not None]
+    told = []
+    if shares:
+        most = max(shares)
+        share = f"{most:.2g} % of" if most else "none of"
+        told.append(
+            f"ncu profiled {share} the kernel time on the timeline, so the classes of the profiled "
+            "kernels say little about it"
+        )
+    others = [report for report, share in found.items() if share is None]
+    if others:
+        sql = f"SELECT source_name FROM reports WHERE report_id IN {in_list(others)} ORDER BY 1"
+        names = [str(name) for (name,) in rows_of(scope.con, sql)]
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        told.append(
+            f"{names[0]}{more} profiled another program or GPU than the timeline shows, so "
+            f"{'their' if more else 'its'} kernels do not count as part of the step"
+        )
+    return f"Warning: {'; '.join(told)}." if told else None
 
 
 def limiter(bound: str, subclass: str | None) -> str:

@@ -61,7 +61,7 @@ CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication');
 
 -- Whether the GPU works in a category of timeline_bottleneck: it is busy or copies; otherwise it is idle.
-CREATE MACRO is_work(bound) AS is_busy(bound) OR bound = 'transfer';
+CREATE MACRO is_work(bound) AS bound IN ('compute', 'communication', 'transfer');
 
 -- Whether idle time stays however the host launches its work: code is loaded or built, requests are awaited.
 CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', 'no_work');

@@ -74,7 +74,7 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
     data: dict[str, Any] = {
         "target": target,
         "title": captured(facts.title_of(scope.con, scope.reports, scope.run)),
-        "notice": sentence(facts.notice_of(scope.run)),
+        "notice": sentence(verdicts.notice_of(scope)),
         "verdict": None if abstained else sentence(first.verdict.text),
         "bounds": [] if abstained else bounds(session),
         "findings": [finding(*pair) for pair in zip(found[:most], told, strict=False)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.report.verdicts import uncovered
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted
 from perfpipe.viewmodel import Action, Finding
@@ -17,7 +18,8 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     """Return what to try first: one finding of each technique, slowest configurations first.
 
     Findings without advice are skipped, such as a kernel close to its limit, and so are findings
-    on little of the time, or on little compared with what another finding can save.
+    on little of the time, or on little compared with what another finding can save, and findings
+    on kernels of profiles that say little about the timelines.
 
     In a sweep, a large share of a short configuration saves less than a small share of a long
     one.  Findings on one configuration keep their order.
@@ -25,7 +27,12 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     times = _times(scope)
     longest = max(times.values(), default=0.0)
     limits = thresholds()
-    advised = [finding for finding in findings if finding.advice]
+    beside = set(uncovered(scope))
+    advised = [
+        finding
+        for finding in findings
+        if finding.advice and not (finding.kernel and beside >= set(finding.source.reports))
+    ]
     # Set-up and reference kernels come last, however long they take.
     largest = max(
         (finding.most_pct or 0.0 for finding in advised if not finding.setup), default=0.0

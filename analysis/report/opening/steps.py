@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perfpipe.analysis.report.opening import kernels, loops
 from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of
+from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of, uncovered
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
@@ -440,6 +440,8 @@ def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
         ((some,),) = rows_of(scope.con, "SELECT coalesce(bool_or(one_pass), false) FROM kernel_sol")
         least = "≥ " if some else ""
         yield Tile("Mean SOL", f"{least}{sol_pct:.0f} %", note, source)
+    elif scope.profiled and len(uncovered(scope)) == scope.kinds["ncu"]:
+        yield Tile("Mean SOL", "unknown", "ncu profiled other kernels", source)
     elif scope.profiled:
         yield from kernels.sol_of(scope)
     else:

@@ -2,7 +2,8 @@
 -- upper bound on the gain, or by their share if there is no bound. Kernel classes that no operator finding
 -- covers come next. A timeline finding that can save little comes after kernels that can save more, and
 -- kernels near their limit come after other kernels. A long start-up comes before kernels that take little
--- time. For kernel details, see kernel_classes.
+-- time. Kernels of profiles that say little about the timelines come last. For kernel details, see
+-- kernel_classes.
 --
 -- rank BIGINT: position in the list, from 1
 -- subject VARCHAR: timeline or kernel
@@ -93,6 +94,14 @@ WITH found AS (
         -- Kernels that are hardly part of a step were only profiled.
         AND (share_of = 'profile' OR share_pct >= threshold('finding.min_gain_pct'))
 ),
+judged AS (
+    SELECT
+        *,
+        subject = 'kernel' AND list_has_all(
+            coalesce((SELECT list(report_id) FROM _uncovered_profiles), []), reports
+        ) AS beside
+    FROM found
+),
 ranked AS (
     SELECT
         *,
@@ -105,9 +114,9 @@ ranked AS (
             ELSE most_pct
         END AS order_pct,
         max(bound_pct) FILTER (
-            subject = 'kernel' AND claim NOT IN ('near_limit', 'setup')
+            subject = 'kernel' AND claim NOT IN ('near_limit', 'setup') AND NOT beside
         ) OVER () AS kernels_pct
-    FROM found
+    FROM judged
 )
 SELECT
     row_number() OVER (
@@ -118,6 +127,7 @@ SELECT
                     AND order_pct < least(threshold('finding.minor_pct'), kernels_pct)
                     THEN 1.2
                 WHEN subject = 'timeline' THEN 0
+                WHEN beside THEN 4
                 WHEN most_pct < threshold('finding.small_pct') THEN 3
                 WHEN claim = 'near_limit' THEN 1.5
                 WHEN claim = 'setup' THEN 1.7

@@ -32,7 +32,7 @@ traced AS (
         report_id,
         device,
         100.0 * sum(if(category IN ('compute', 'transfer'), time_ns, 0)) / any_value(window_ns) AS work_pct,
-        100.0 * sum(if(category = 'transfer', time_ns, 0)) / any_value(window_ns) AS copying_pct,
+        100.0 * sum(if(is_busy(category), time_ns, 0)) / any_value(window_ns) AS traced_busy_pct,
         100.0 * sum(if(category = 'communication', time_ns, 0)) / any_value(window_ns) AS waiting_pct,
         100.0 * sum(if(category = 'profiler_overhead', time_ns, 0)) / any_value(window_ns) AS overhead_pct
     FROM gpu_time_budget
@@ -58,9 +58,9 @@ SELECT
     traced_ns,
     plain_ns,
     100 * (traced_ns / plain_ns - 1) AS growth_pct,
-    work_pct - copying_pct + waiting_pct AS traced_busy_pct,
-    (work_pct - copying_pct) * work_scale + waiting_pct * communication_scale AS busy_pct,
-    copying_pct * work_scale AS copying_pct,
+    traced_busy_pct,
+    (traced_busy_pct - waiting_pct) * work_scale + waiting_pct * communication_scale AS busy_pct,
+    (work_pct + waiting_pct - traced_busy_pct) * work_scale AS copying_pct,
     work_scale,
     communication_scale,
     CASE
