@@ -70,6 +70,11 @@ class CollectNsys(_Model):
         description="record allocations of device memory, which adds overhead "
         "(--cuda-memory-usage)",
     )
+    page_faults: bool = Field(
+        False,
+        description="record page faults on unified memory, which may add much overhead "
+        "(--cuda-um-cpu-page-faults, --cuda-um-gpu-page-faults)",
+    )
     duration: float | None = Field(None, gt=0, description="time to record, seconds")
     options: list[str] = Field([], description="additional options of nsys profile")
 

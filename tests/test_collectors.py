@@ -74,14 +74,15 @@ def test_options_of_nsys() -> None:
     words = nsys.profile_options(
         CollectNsys(
             trace=["cuda", "osrt"], cuda_graph_trace="graph", capture_range="nvtx", nvtx="step 3",
-            gpu_metrics=True, cuda_memory_usage=True, duration=2.5, options=["--delay=1"],
+            gpu_metrics=True, cuda_memory_usage=True, page_faults=True, duration=2.5,
+            options=["--delay=1"],
         )
     )  # fmt: skip
     assert words == [
         "--trace=cuda,osrt", "--cuda-graph-trace=graph", "--sample=none", "--cpuctxsw=none",
         "--force-overwrite=true", "--capture-range=nvtx", "--capture-range-end=stop",
         "--nvtx-capture=step 3", "--gpu-metrics-devices=all", "--cuda-memory-usage=true",
-        "--duration=2.5", "--delay=1",
+        "--cuda-um-cpu-page-faults=true", "--cuda-um-gpu-page-faults=true", "--duration=2.5", "--delay=1",
     ]  # fmt: skip
 
 

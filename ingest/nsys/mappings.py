@@ -63,6 +63,7 @@ _GRID = {
 _NAMED = {**_THREAD, **_SPAN, "name": From("nameId", STRING)}
 _MPI = {**_THREAD, **_SPAN, "name": From("textId", STRING)}
 _MPI_HINT = "trace with --trace=mpi"
+_MANAGED = "if the program uses unified memory, trace with"
 
 MAPPINGS: tuple[Mapping, ...] = (
     Mapping(
@@ -98,6 +99,8 @@ MAPPINGS: tuple[Mapping, ...] = (
             "src_device": From("srcDeviceId"),
             "dst_device": From("dstDeviceId"),
             "graph_node_id": From("graphNodeId"),
+            "migration_cause": From("migrationCause", ENUM, "ENUM_CUDA_UNIF_MEM_MIGRATION"),
+            "address": From("virtualAddress"),
         },
         (*_GPU_ORDER, "graphNodeId"),
         hint="trace with --trace=cuda",
@@ -230,6 +233,32 @@ MAPPINGS: tuple[Mapping, ...] = (
         },
         ("start", "globalPid", "correlationId", "address", "memoryOperationType"),
         hint="trace with --cuda-memory-usage=true",
+    ),
+    Mapping(
+        "nsys_gpu_page_faults",
+        "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
+        {
+            "device": From("deviceId"),
+            "pid": From("globalPid", PID),
+            **_SPAN,
+            "address": From("address"),
+            "faults": From("numberOfPageFaults"),
+            "access": From("faultAccessType", ENUM, "ENUM_CUDA_UNIF_MEM_ACCESS_TYPE"),
+        },
+        ("start", "end", "globalPid", "deviceId", "address", "faultAccessType"),
+        hint=f"{_MANAGED} --cuda-um-gpu-page-faults=true",
+    ),
+    Mapping(
+        "nsys_cpu_page_faults",
+        "CUDA_UM_CPU_PAGE_FAULT_EVENTS",
+        {
+            "timestamp_ns": From("start"),
+            "pid": From("globalPid", PID),
+            "address": From("address"),
+            "function": From("CpuInstruction", STRING),
+        },
+        ("start", "globalPid", "address"),
+        hint=f"{_MANAGED} --cuda-um-cpu-page-faults=true",
     ),
     Mapping(
         "nsys_cuda_devices",

@@ -28,7 +28,8 @@ from perfpipe.scratch import scratch
 #: Tables of nsys that a trace has no data for, or whose data is not read from it.
 _LACKING = (
     "nsys_syncs", "nsys_cuda_events", "nsys_graph_nodes", "nsys_osrt", "nsys_overhead",
-    "nsys_memory_usage", "nsys_gpu_metrics", "nsys_diagnostics",
+    "nsys_memory_usage", "nsys_gpu_metrics", "nsys_diagnostics", "nsys_gpu_page_faults",
+    "nsys_cpu_page_faults",
 )  # fmt: skip
 
 #: Earlier times count from something else than 1970: September 2001, ns.

@@ -218,6 +218,8 @@ def profile_options(options: CollectNsys) -> list[str]:
         words.append("--gpu-metrics-devices=all")
     if options.cuda_memory_usage:
         words.append("--cuda-memory-usage=true")
+    if options.page_faults:
+        words += ["--cuda-um-cpu-page-faults=true", "--cuda-um-gpu-page-faults=true"]
     if options.duration:
         words.append(f"--duration={options.duration:g}")
     return [*words, *options.options]
