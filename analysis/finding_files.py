@@ -49,7 +49,7 @@ class FindingFile:
     `columns` maps columns of `findings` to those of the view.  `assumes` says what a bound
     (gain_pct) assumes, by the view's floor; without such a column there is one.  What does not
     recur, such as start-up, is shown last, and is no recommendation.  `techniques` have the form of
-    knowledge.toml, but for `of`: the value of `each` that one is for, instead of classes.
+    knowledge.toml, but for `of`: the values of `each` that one is for, instead of classes.
     """
 
     view: str

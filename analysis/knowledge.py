@@ -54,7 +54,8 @@ def techniques() -> dict[str, Technique]:
     for claim, file in finding_files().items():
         for key, entry in file.techniques.items():
             own = {"features": (), **entry}
-            own["classes"] = [f"{claim}.{own.pop('of', '*')}.*"]
+            of = own.pop("of", "*")
+            own["classes"] = [f"{claim}.{each}.*" for each in ([of] if isinstance(of, str) else of)]
             if key in found:
                 raise ValueError(f"{file.view}: the technique {key} exists already")
             found[key] = _technique(key, own)

@@ -34,6 +34,7 @@ _CUT = 6
 CATEGORIES = {
     "compute": "#2f6fde",
     "communication": "#c2417a",
+    "migration": "#e07b39",
     "transfer": "#8a6d00",
     "other_process": "#b48a78",
     "sync": "#8e5bd0",
@@ -52,7 +53,13 @@ CATEGORIES = {
 }
 
 #: Categories in which the GPU does nothing; hatched, so that color is not the only cue.
-IDLE = frozenset(CATEGORIES) - {"compute", "communication", "transfer", "other_process"}
+IDLE = frozenset(CATEGORIES) - {
+    "compute",
+    "communication",
+    "migration",
+    "transfer",
+    "other_process",
+}
 
 #: Colors of kernel categories, as above.
 KERNELS = {

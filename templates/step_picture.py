@@ -30,6 +30,7 @@ class Paint(NamedTuple):
 #: What is neither a kernel nor idle time.
 _OTHERS = {
     "transfer": CATEGORIES["transfer"],
+    "migration": CATEGORIES["migration"],
     "graph": "#2f6fde",
     "range": "#5b6b7c",
     "call": "#66788a",

@@ -14,9 +14,30 @@ from hypothesis import strategies as st
 
 from perfpipe.analysis.thresholds import thresholds as _defaults
 
-NAMES = {1: "gemm", 2: "ncclDevKernel_AllReduce", 3: "[CUDA memcpy Host-to-Device]"}
-CLASSES = dict(zip(NAMES.values(), ("compute", "communication", "transfer"), strict=True))
+NAMES = {
+    1: "gemm",
+    2: "ncclDevKernel_AllReduce",
+    3: "[CUDA memcpy Host-to-Device]",
+    4: "[CUDA memcpy Unified Host-to-Device]",
+    5: "[CUDA memcpy Unified Device-to-Host]",
+}
+_MIGRATIONS = (NAMES[4], NAMES[5])
+CLASSES = dict(zip(NAMES.values(), ("compute", "communication", "transfer"), strict=False))
+CLASSES |= dict.fromkeys(_MIGRATIONS, "migration")
 CLASSES["softmax"] = "compute"
+
+#: What precedes what, if several run at the same time.
+ORDER = ("compute", "communication", "migration", "transfer")
+
+#: Causes of migrations, with whether kernels may wait for such a migration to the GPU, and to the host.
+CAUSES = {
+    "Page fault": (True, False),
+    "Speculative prefetch": (True, False),
+    "User prefetch": (False, False),
+    "Access counters": (False, False),
+    "Eviction": (True, True),
+    None: (True, False),
+}
 
 #: Short, so that all kinds of host time come up.
 LIMITS = {
@@ -31,18 +52,28 @@ LIMITS = {
 
 @st.composite
 def timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
-    """Operations of one GPU with their calls, calls that block, and profiler overhead."""
+    """Operations of one GPU with their calls, calls that block, and profiler overhead.
+
+    Some operations migrate pages of unified memory.
+    """
     times = st.integers(0, 60)
     launches: list[dict[str, Any]] = []
+    copies: list[dict[str, Any]] = []
     starts = draw(st.lists(times, min_size=1, max_size=8, unique=True))
     for number, start in enumerate(sorted(starts)):
-        kind = draw(st.sampled_from([1, 1, 2, 3]))
+        kind = draw(st.sampled_from([1, 1, 2, 3, 4, 5]))
         name = draw(st.sampled_from(["gemm", "softmax"])) if kind == 1 else NAMES[kind]
         row: dict[str, Any] = {
-            "kind": "memcpy" if kind == 3 else "kernel", "name": name, "device": 0,
+            "kind": "kernel" if kind < 3 else "memcpy", "name": name, "device": 0,
             "stream": 7, "pid": 1, "correlation_id": number,
             "start_ns": start, "end_ns": start + draw(st.integers(0, 12)),
         }  # fmt: skip
+        if name in _MIGRATIONS:
+            cause = draw(st.sampled_from([*CAUSES]))
+            where = {key: row[key] for key in ("pid", "device", "start_ns", "end_ns")}
+            copies.append(where | {"operation": name, "migration_cause": cause, "bytes": 4096})
+            launches.append(row)
+            continue
         called = [op for op in launches if "call_id" in op]
         if draw(st.integers(0, 4)):
             call = draw(st.integers(-20, start))
@@ -68,7 +99,14 @@ def timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
         {"pid": 1, "tid": 9, "start_ns": start, "end_ns": start + draw(st.integers(0, 10))}
         for start in draw(st.lists(times, max_size=3))
     ]
-    return {"launches": launches, "nsys_api_calls": blocking, "nsys_overhead": overhead}
+    faults = [
+        {"pid": 1, "device": 0, "start_ns": start, "end_ns": start + draw(st.integers(0, 10))}
+        for start in draw(st.lists(times, max_size=3))
+    ]
+    return {
+        "launches": launches, "nsys_api_calls": blocking, "nsys_overhead": overhead,
+        "nsys_memory_ops": copies, "nsys_gpu_page_faults": faults,
+    }  # fmt: skip
 
 
 SYNC, LOAD = "cudaDeviceSynchronize", "cuLibraryLoadData"
@@ -86,8 +124,10 @@ def _by_the_nanosecond(timeline: Timeline) -> Counter[str]:
 def category_at(timeline: Timeline, now: int, limit: float) -> str:
     """Return the category of one nanosecond between the first and the last operation."""
     running = {CLASSES[op["name"]] for op in timeline["launches"] if _in(op, now)}
+    if running & {"compute", "communication"} and _pages_wait(timeline, now):
+        return "migration"
     if running:
-        return next(kind for kind in CLASSES.values() if kind in running)
+        return next(kind for kind in ORDER if kind in running)
     if any(_in(overhead, now) for overhead in timeline["nsys_overhead"]):
         return "profiler_overhead"
     start, following = _gap(timeline, now)
@@ -95,7 +135,7 @@ def category_at(timeline: Timeline, now: int, limit: float) -> str:
     if _launched(timeline, following, start):
         return "device_wait" if _late(timeline, start, following) else "kernel_gap"
     if call is None or returned is None:
-        return "unattributed"
+        return "host" if following["name"] in _MIGRATIONS else "unattributed"
     if now >= returned and _late(timeline, max(start, returned), following):
         return "device_wait"
     drained = _drained(timeline, following, start)
@@ -109,6 +149,16 @@ def category_at(timeline: Timeline, now: int, limit: float) -> str:
     if _own(timeline, following, start) > limit:
         return "host"
     return "sync" if drained else "launch_gap"
+
+
+def _pages_wait(timeline: Timeline, now: int) -> bool:
+    """Whether a kernel may wait for pages: on their way on demand, or faulted."""
+    delays = (
+        CAUSES[copy["migration_cause"]][_MIGRATIONS.index(copy["operation"])]
+        for copy in timeline["nsys_memory_ops"]
+        if _in(copy, now)
+    )
+    return any(delays) or any(_in(fault, now) for fault in timeline["nsys_gpu_page_faults"])
 
 
 def _in(interval: dict[str, Any], now: int) -> bool:
@@ -214,8 +264,9 @@ def test_two_reports_of_two_ranks_and_one_report_of_both_agree(
         for rank, timeline in enumerate(pair):
             for table, rows in timeline.items():
                 placed = [row | {"pid": rank + 1} for row in rows]
-                if table == "launches":
+                if table in ("launches", "nsys_memory_ops", "nsys_gpu_page_faults"):
                     placed = [row | {"device": rank} for row in placed]
+                if table == "launches":
                     for row in placed:
                         row["call_id"] = row["call_id"] + 100 * rank if "call_id" in row else None
                 for report in (f"both {number}", f"rank{rank} {number}"):

@@ -19,9 +19,10 @@ from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
 from perfpipe.store import Store
 
-#: Steps and sampled metrics; two ranks; profiled launches of the first one's kernels.
+#: Steps and sampled metrics; unified memory; two ranks; profiled launches of the first one's kernels.
 INPUTS = (
     "nsys/gpumetrics.sqlite",
+    "unified/prefetch.sqlite",
     "nsys/ddp_straggler_rank0.sqlite",
     "nsys/ddp_straggler_rank1.sqlite",
     "ncu/block.ncu-rep",

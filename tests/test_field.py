@@ -56,6 +56,18 @@ def test_every_kind_of_input_gives_a_page_or_a_sentence(
         assert cli.out
 
 
+def test_migrations_within_a_kernel_are_named(cli: Cli) -> None:
+    assert cli("report", FIELD / "nsys" / "28_unified_memory.sqlite.xz") == 0, cli.err
+    said = " ".join(cli.out.split())
+    assert (
+        "the GPU is busy for 100 % of that time; kernels that may wait for pages of unified memory "
+        "take 100 % of that time (3,000 migrations, 393.2 MB)"
+    ) in said
+    assert "normalization" not in said.partition("GPU time")[0]
+    assert "3,000 migrations of 393.2 MB to the GPU, with 1 kernel launch of 900 ms" in said
+    assert "migration 2 %" in said
+
+
 def test_uneven_steps_have_their_median_and_their_mean(cli: Cli) -> None:
     assert cli("report", FIELD / "nsys" / "30_skewed.json.gz") == 0, cli.err
     assert (

@@ -44,8 +44,8 @@ def test_every_claim_and_category_has_words() -> None:
     for bound in categories:
         for form in ("does", "part", "idle"):
             assert isinstance(word("category", bound, form), str)
-    # Waiting for work has a finding of its own.
-    contributors = categories - {"compute", "no_work"} | {"readback", "ranks_wait", "start_skew"}
+    # Waiting for work and migration are findings with files of their own.
+    contributors = categories - {"compute", "no_work", "migration"} | {"readback", "ranks_wait", "start_skew"}
     assert contributors <= claims("timeline")
     assert claims("timeline") == contributors | finding_files().keys()
 
@@ -54,6 +54,7 @@ def test_every_floor_that_sql_names_has_an_assumption() -> None:
     """No floor lacks one, and no assumption is of a floor that is not there."""
     kept = {floor for item in techniques().values() for floor in item.keeps}
     named = kept | {"waiting", "start", "host", "half_types", "around", "allocation", "chain"}
+    named |= {"measured", "served"}
     for floor in named:
         assert assumption(floor)
     text = " ".join(view.sql for view in views().values()) + " ".join(kept)

@@ -19,16 +19,28 @@ from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
-NAMES = {"gemm": "compute", "ncclDevKernel_AllReduce": "communication", "[CUDA memset]": "transfer"}
+#: What is launched, and a migration, which nothing launches; in the order in which they count.
+MIGRATION = "[CUDA memcpy Unified Host-to-Device]"
+LAUNCHED = ("gemm", "ncclDevKernel_AllReduce", "[CUDA memset]")
+NAMES = dict(
+    zip(
+        (*LAUNCHED[:2], MIGRATION, LAUNCHED[2]),
+        ("compute", "communication", "migration", "transfer"),
+        strict=True,
+    )
+)
 Op = dict[str, Any]
 
 
 @st.composite
 def processes(draw: st.DrawFn) -> list[Op]:
-    """Operations of three processes on one GPU; each was launched right before, by a call."""
+    """Operations of three processes on one GPU, and migrations of unified memory.
+
+    Each operation was launched right before, by a call.
+    """
     calls = count()
     starts = st.lists(st.integers(0, 80), min_size=1, max_size=7)
-    return [
+    launched = [
         {
             "kind": "memset" if name == "[CUDA memset]" else "kernel", "name": name, "device": 0,
             "pid": pid, "tid": pid, "call_id": next(calls), "start_ns": start,
@@ -37,14 +49,42 @@ def processes(draw: st.DrawFn) -> list[Op]:
         }
         for pid in (1, 2, 3)
         for start in sorted(draw(starts))
-        for name in [draw(st.sampled_from(sorted(NAMES)))]
+        for name in [draw(st.sampled_from(LAUNCHED))]
     ]  # fmt: skip
+    return launched + [
+        {
+            "kind": "memcpy", "name": MIGRATION, "device": 0, "pid": draw(st.integers(1, 3)),
+            "start_ns": start, "end_ns": start + draw(st.integers(0, 12)),
+        }
+        for start in draw(st.lists(st.integers(0, 80), max_size=4))
+    ]  # fmt: skip
+
+
+def _copies(ops: list[Op]) -> list[Op]:
+    """Return the migrations as memory operations: those on demand, and the others."""
+    columns = ("device", "pid", "start_ns", "end_ns")
+    return [
+        {
+            "operation": MIGRATION, "bytes": 4096, "migration_cause": CAUSES[_delays(op)],
+            **{column: op[column] for column in columns},
+        }
+        for op in ops
+        if op["name"] == MIGRATION
+    ]  # fmt: skip
+
+
+CAUSES = {True: "Page fault", False: "User prefetch"}
+
+
+def _delays(op: Op) -> bool:
+    """Whether kernels may wait for a migration: every other time."""
+    return bool(op["name"] == MIGRATION and op["start_ns"] % 2)
 
 
 def _steps(ops: list[Op], size: int) -> Iterator[Op]:
     """Make a range of every few launches of a process, but of the last process."""
     for pid in (1, 2):
-        own = [op for op in ops if op["pid"] == pid]
+        own = [op for op in ops if op["pid"] == pid and "call_id" in op]
         for place in range(0, len(own), size):
             part = own[place : place + size]
             yield {
@@ -58,12 +98,15 @@ def _steps(ops: list[Op], size: int) -> Iterator[Op]:
 def _category(ops: list[Op], pid: int, now: int) -> str:
     running = [op for op in ops if op["start_ns"] <= now < op["end_ns"]]
     own = {NAMES[op["name"]] for op in running if op["pid"] == pid}
+    delayed = any(_delays(op) for op in running if op["pid"] == pid)
+    if delayed and own & {"compute", "communication"}:
+        return "migration"
     if own:
         return next(kind for kind in NAMES.values() if kind in own)
     if running:
         return "other_process"
-    following = min((op["start_ns"], op["end_ns"], op["call_id"], op["pid"]) for op in ops
-                    if op["start_ns"] > now)  # fmt: skip
+    following = min((op["start_ns"], op["end_ns"], place, op["pid"])
+                    for place, op in enumerate(ops) if op["start_ns"] > now)  # fmt: skip
     return "idle" if following[-1] == pid else "unattributed"
 
 
@@ -76,7 +119,8 @@ def test_steps_of_each_process_against_each_nanosecond(
     db = Tiny()
     for number, (ops, size) in enumerate(together):
         ranges = [*_steps(ops, size)]
-        db.add_report(f"r{number}", {"launches": ops, "nsys_nvtx_ranges": ranges})
+        tables = {"launches": ops, "nsys_nvtx_ranges": ranges, "nsys_memory_ops": _copies(ops)}
+        db.add_report(f"r{number}", tables)
     rows = db.rows(
         "SELECT report_id, process_id, step_index, window_start_ns, window_end_ns, category, "
         "sum(time_ns) FROM step_budget WHERE step_index IS NOT NULL GROUP BY ALL"

@@ -14,8 +14,9 @@ from perfpipe.store import Store
 Ingested = Callable[[str], str]
 CAPTURES = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("nsys/*.sqlite.xz"))
 CATEGORIES = (
-    "compute", "communication", "transfer", "sync", "launch_gap", "launch_api", "queued", "kernel_gap",
-    "device_wait", "building", "no_work", "loading", "host", "profiler_overhead", "edge", "unattributed",
+    "compute", "communication", "migration", "transfer", "sync", "launch_gap", "launch_api", "queued",
+    "kernel_gap", "device_wait", "building", "no_work", "loading", "host", "profiler_overhead", "edge",
+    "unattributed",
 )  # fmt: skip
 
 #: What is read of all captures at a time.
@@ -95,7 +96,7 @@ def test_the_parts_of_every_capture_add_up(
     ).fetchall()
     rest = con.execute(
         "SELECT device, sum(time_ns) FILTER (category NOT IN ('compute', 'communication', "
-        f"'transfer')) FROM gpu_time_budget WHERE report_id = {report} "
+        f"'migration', 'transfer')) FROM gpu_time_budget WHERE report_id = {report} "
         "GROUP BY device ORDER BY device"
     ).fetchall()
     assert whole

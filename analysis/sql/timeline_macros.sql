@@ -61,7 +61,7 @@ CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(
 CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication');
 
 -- Whether the GPU works in a category of timeline_bottleneck: it is busy or copies; otherwise it is idle.
-CREATE MACRO is_work(bound) AS bound IN ('compute', 'communication', 'transfer');
+CREATE MACRO is_work(bound) AS bound IN ('compute', 'communication', 'migration', 'transfer');
 
 -- Whether idle time stays however the host launches its work: code is loaded or built, requests are awaited.
 CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', 'no_work');
@@ -69,6 +69,9 @@ CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', '
 -- Whether small copies to the host come before launch overhead: several in a step rule out a graph of it.
 CREATE MACRO precedes_graphs(bound, per_step) AS
     bound = 'readback' AND coalesce(per_step > threshold('timeline.graph_readbacks'), false);
+
+-- Whether an operation migrates pages of unified memory, by its name in nsys. No call launches a migration.
+CREATE MACRO is_migration(operation) AS coalesce(starts_with(operation, '[CUDA memcpy Unified '), false);
 
 -- Share from which a category of the time budget is a finding, %. Launch overhead has a low-cost cure.
 CREATE MACRO contributor_pct(bound) AS

@@ -16,6 +16,7 @@ from perfpipe.analysis.gate.project.totals import (
     DEVICE_COPY,
     HOST_COPY,
     HOST_PARTS,
+    MIGRATION,
     PEER_COPY,
     TRANSFER,
     KernelTime,
@@ -65,6 +66,8 @@ def project_step(
         elif name == TRANSFER:
             factors = {HOST_COPY: links.host, PEER_COPY: links.peer, DEVICE_COPY: links.device}
             parts += _linked(name, time, copies, factors, total)
+        elif name == MIGRATION:
+            parts += _linked(name, time, {HOST_COPY: time}, {HOST_COPY: links.host}, total)
         else:
             parts.append(Moved(name, time, Span(time, time), time, "unchanged"))
     known = [part for part in parts if part.span is not None]

@@ -149,7 +149,8 @@ def _of_timeline(
     copies: dict[str, float] = {}
     sql = f"""
         SELECT name, sum(end_ns - start_ns) FROM _analysed_launches
-        {_of(report)} AND kind IN ('memcpy', 'memset') GROUP BY name ORDER BY name
+        {_of(report)} AND kind IN ('memcpy', 'memset') AND NOT is_migration(name)
+        GROUP BY name ORDER BY name
     """
     for name, time in rows_of(con, sql):
         kind_of_copy = _copy(name)
@@ -192,7 +193,7 @@ def _copy(name: str) -> str:
     >>> [_copy(f"[CUDA {n}]") for n in ("memcpy Host-to-Device", "memcpy Peer-to-Peer", "memset")]
     ['host', 'peer', 'device']
     """
-    if "Host" in name or "Unified" in name:
+    if "Host" in name:
         return HOST_COPY
     return PEER_COPY if "Peer" in name else DEVICE_COPY
 

@@ -8,6 +8,7 @@ from perfpipe.analysis.gate.project.scaling import Span, Use
 
 #: Parts of a budget that are work on the GPU.
 COMPUTE, COMMUNICATION, TRANSFER = "compute", "communication", "transfer"
+MIGRATION = "migration"
 
 #: Parts in which the GPU waits for the host.
 HOST_PARTS = (

@@ -15,7 +15,7 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import OBSERVED, TaskResult
-from perfpipe.units import counted, format_ns, gpu_name, words
+from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
 from perfpipe.viewmodel import Budget, Fact, Source, Tile
 
 #: Views that are read here.
@@ -35,6 +35,7 @@ VIEWS = (
     "_idle_captures",
     "no_work_findings",
     "loop_findings",
+    "migration_findings",
 )
 
 #: Categories of kernels that the sentence names, and their minimum share, %.
@@ -179,7 +180,8 @@ def steps_of(scope: Scope) -> Part | None:
         return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
     parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     mean, share = _shares(scope, first, parts.unit)
-    busy = _busy(gpus, share, _kinds(scope, first), _owner(scope, first, parts.unit))
+    owner = _owner(scope, first, parts.unit)
+    busy = _busy(gpus, share, _pages(scope, first) + owner, _kinds(scope, first))
     fact = Fact("", f"{said}{_length(first, parts, mean)}{busy}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, parts, source)), reports=(lead,))
 
@@ -253,6 +255,27 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
     return f"; kernel time: {', '.join(told)}" if told else ""
 
 
+def _pages(scope: Scope, gpu: Gpu) -> str:
+    """Return how long kernels run that may wait for pages of unified memory, if that is long.
+
+    What such kernels compute matters less.
+    """
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT kernel_pct, migrations, bytes FROM migration_findings
+        WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)}
+            AND kernel_pct >= threshold('timeline.contributor_pct')
+        """,
+    )
+    for kernel_pct, migrations, size in rows:
+        return (
+            f"; kernels that may wait for pages of unified memory take {kernel_pct:.0f} % of that "
+            f"time ({counted(migrations, 'migration')}, {format_bytes(size)})"
+        )
+    return ""
+
+
 def _kind(category: str, share: float, longest: str, own: float) -> str:
     """Return the category of kernels; the longest kernel if no rule matches them."""
     if category != "other":
@@ -300,18 +323,18 @@ def _span(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _busy(gpus: Sequence[Gpu], share: str, kinds: str, owner: str) -> str:
+def _busy(gpus: Sequence[Gpu], share: str, limits: str, kinds: str) -> str:
     if len(gpus) == 1:
         (gpu,) = gpus
         busy = f", and the GPU is busy for {share}"
         if gpu.bound == "compute":
-            return f"{busy}{_idle(gpu)}{owner}{kinds}"
+            return f"{busy}{_idle(gpu)}{limits or kinds}"
         bound = word("category", gpu.bound, "does")
         if gpu.slow_pct is not None and gpu.bound == "launch_overhead":
             bound += f" and waits for one recurring launch for {gpu.slow_pct:.0f} % of the step"
         if gpu.loads and gpu.bound == "host":
             bound += " and waits for input data"
-        return f"{busy}; the GPU is {bound}{owner}"
+        return f"{busy}; the GPU is {bound}{limits}"
     if len(gpus) <= _NAMED:
         parts = [
             f"{gpu_name(gpu.device)} spends {gpu.share_pct:.0f} %{'' if place else ' of it'} "

@@ -67,6 +67,7 @@ STEP_SHARES = GpuTable(
         Col("step_ns", "Duration", "ns"),
         Col("compute_pct", "Compute", "pct", "%"),
         Col("communication_pct", "Communication", "pct", "%"),
+        Col("migration_pct", "Migration", "pct", "%"),
         Col("transfer_pct", "Transfer", "pct", "%"),
         Col("other_process_pct", "Only other processes", "pct", "%", detail=True),
         Col("sync_pct", "Sync", "pct", "%"),

@@ -53,7 +53,7 @@ issued AS (
     SELECT track, sum(time_ns) AS time_ns
     FROM _budgets
     SEMI JOIN steady USING (track, window_id)
-    WHERE category IN ('compute', 'communication', 'transfer', 'kernel_gap', 'device_wait')
+    WHERE is_work(category) OR category IN ('kernel_gap', 'device_wait')
     GROUP BY track
 ),
 -- Steady steps of each GPU, whatever window is chosen: the median, and the mean part of it that the host does

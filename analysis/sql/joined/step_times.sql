@@ -31,7 +31,8 @@ traced AS (
     SELECT
         report_id,
         device,
-        100.0 * sum(if(category IN ('compute', 'transfer'), time_ns, 0)) / any_value(window_ns) AS work_pct,
+        100.0 * sum(if(is_work(category) AND category != 'communication', time_ns, 0))
+            / any_value(window_ns) AS work_pct,
         100.0 * sum(if(is_busy(category), time_ns, 0)) / any_value(window_ns) AS traced_busy_pct,
         100.0 * sum(if(category = 'communication', time_ns, 0)) / any_value(window_ns) AS waiting_pct,
         100.0 * sum(if(category = 'profiler_overhead', time_ns, 0)) / any_value(window_ns) AS overhead_pct

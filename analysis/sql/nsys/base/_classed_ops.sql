@@ -2,7 +2,9 @@
 -- namespaces as well, which only the full name contains.
 CREATE VIEW _classed_ops AS
 WITH names AS (
-    SELECT n.name, n.number, list(k.full_name) FILTER (is_communication(k.name, k.full_name)) AS communicating
+    SELECT n.name, n.number, is_migration(n.name) AS migrates,
+        list(k.full_name)
+            FILTER (is_communication(k.name, k.full_name)) AS communicating
     FROM _names AS n
     LEFT JOIN (
         SELECT DISTINCT name, coalesce(demangled, name) AS full_name FROM launches WHERE kind = 'kernel'
@@ -29,7 +31,8 @@ SELECT
     CASE
         WHEN l.api_start_ns IS NOT NULL THEN coalesce(l.api_end_ns, greatest(l.api_start_ns, l.start_ns))
     END AS api_end_ns,
-    n.number AS name_number
+    n.number AS name_number,
+    coalesce(n.migrates, false) AS migrates
 FROM _placed_launches AS l
 LEFT JOIN names AS n ON n.name = l.name
 WHERE l.start_ns <= l.end_ns;

@@ -96,9 +96,13 @@ idle AS (
 joined AS (
     SELECT
         w.*,
-        coalesce(b.compute, 0) AS compute,
-        coalesce(b.kernels - b.compute, 0) AS communication,
-        coalesce(b.everything - b.kernels, 0) AS transfer,
+        coalesce(m.compute_ns, 0) AS in_compute,
+        coalesce(m.communication_ns, 0) AS in_communication,
+        coalesce(m.alone_ns, 0) AS alone,
+        coalesce(b.compute, 0) - in_compute AS compute,
+        coalesce(b.kernels - b.compute, 0) - in_communication AS communication,
+        in_compute + in_communication + alone AS migration,
+        coalesce(b.everything - b.kernels, 0) - alone AS transfer,
         coalesce(i.sync, 0) AS sync,
         coalesce(i.launch_gap, 0) AS launch_gap,
         coalesce(i.launch_api, 0) AS launch_api,
@@ -124,6 +128,7 @@ joined AS (
     FROM windows AS w
     LEFT JOIN busy AS b USING (track, window_id)
     LEFT JOIN idle AS i USING (track, window_id)
+    LEFT JOIN _migration_times AS m ON m.track = w.track AND m.window_id = w.window_id AND NOT m.own
 )
 SELECT
     u.track,
@@ -140,6 +145,7 @@ FROM (
     ON
         compute,
         communication,
+        migration,
         transfer,
         sync,
         launch_gap,

@@ -27,6 +27,7 @@ copied AS (
             ELSE 'host_copies'
         END AS kind
     FROM memory_op_summary
+    WHERE NOT is_migration(operation)
     GROUP BY report_id, device
 ),
 shares AS (

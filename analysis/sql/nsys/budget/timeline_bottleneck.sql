@@ -1,11 +1,11 @@
--- What limits each GPU: the largest category among compute, communication, transfer, launch overhead, sync,
--- loading, kernel gaps and host, and all categories that take at least 10 % of the window. A busy GPU is not
--- necessarily compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether its kernels wait
--- for memory.
+-- What limits each GPU: the largest category among compute, communication, migration, transfer, launch
+-- overhead, sync, loading, kernel gaps and host, and all categories that take at least 10 % of the window. A
+-- busy GPU is not necessarily compute-bound: only ncu (timeline_busy) or sampled GPU metrics show whether its
+-- kernels wait for memory.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
--- bound VARCHAR: category that limits the GPU: compute, communication, transfer, launch_overhead
+-- bound VARCHAR: category that limits the GPU: compute, communication, migration, transfer, launch_overhead
 --   (launch_gap + launch_api + queued), sync, loading, kernel_gap, device_wait, building, no_work or host
 -- share_pct DOUBLE: percentage of the window spent in the category `bound`
 -- contributors VARCHAR: categories that take at least 10 % of the window, largest first, as text

@@ -37,6 +37,7 @@ CREATE VIEW timeline_findings AS
 WITH copied AS (
     SELECT report_id, device, operation, sum(bytes / link_bytes_per_s ORDER BY src_kind, dst_kind) AS s
     FROM memory_op_summary
+    WHERE NOT is_migration(operation)
     GROUP BY report_id, device, operation
 ),
 behind AS (

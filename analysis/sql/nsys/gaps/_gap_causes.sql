@@ -1,6 +1,7 @@
--- Idle intervals longer than a launch gap, with the activity of their largest part: a call, a range, or the
--- activity of another thread; if nothing is known, the next operation. Waits on the device have the calls
--- that ordered the next operation behind other work. Numbers in range names are replaced by *.
+-- Idle intervals that are longer than a launch gap or end with a migration of unified memory, with the
+-- activity of their largest part: a call, a range, or the activity of another thread; if nothing is known,
+-- the next operation. Waits on the device have the calls that ordered the next operation behind other work.
+-- Numbers in range names are replaced by *.
 -- @materialize
 CREATE VIEW _gap_causes AS
 WITH open AS (
@@ -54,4 +55,11 @@ SELECT
     CASE
         WHEN before THEN regexp_replace(coalesce(range_name, step_name), '[0-9]+', '*', 'g')
     END AS nvtx_range
-FROM open;
+FROM open
+UNION ALL
+-- Nothing launches a migration, so the thread that accesses the pages is unknown.
+SELECT g.track, g.op_id, g.cause, g.dur_ns, 'next operation', l.name, NULL
+FROM (FROM _gaps WHERE migrates) AS g
+SEMI JOIN _analysed USING (track, window_id)
+JOIN _gpus AS t USING (track)
+JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = g.op_id;

@@ -91,6 +91,7 @@ SELECT
     track,
     op_id,
     window_id,
+    migrates,
     start_ns,
     end_ns,
     launched,

@@ -58,18 +58,23 @@ split AS (
         + CASE WHEN drained AND called AND NOT first_use THEN launch_api_ns ELSE 0 END
         + CASE WHEN drained AND called THEN late_ns ELSE 0 END AS sync_ns,
         CASE WHEN own_cause = 'launch_gap' THEN working_ns ELSE 0 END AS launch_gap_ns,
-        CASE WHEN own_cause = 'host' THEN working_ns ELSE 0 END AS host_ns,
+        -- The host need not call CUDA for pages to migrate.
+        CASE
+            WHEN migrates AND NOT called AND NOT launched THEN late_ns
+            WHEN own_cause = 'host' THEN working_ns
+            ELSE 0
+        END AS host_ns,
         CASE WHEN rebuilt THEN working_ns + loading_ns ELSE 0 END AS building_ns,
         CASE WHEN rebuilt THEN 0 ELSE loading_ns END + CASE WHEN first_use THEN launch_api_ns ELSE 0 END
             AS all_loading_ns,
         CASE WHEN first_use OR drained THEN 0 ELSE launch_api_ns END AS call_ns,
         CASE WHEN called AND NOT drained THEN late_ns ELSE 0 END AS queued_ns,
         CASE WHEN launched THEN late_ns ELSE 0 END AS kernel_gap_ns,
-        CASE WHEN NOT called AND NOT launched THEN late_ns ELSE 0 END AS unattributed_ns
+        CASE WHEN NOT called AND NOT launched AND NOT migrates THEN late_ns ELSE 0 END AS unattributed_ns
     FROM judged
 )
 SELECT
-    track, op_id, window_id, start_ns, end_ns, end_ns - start_ns AS dur_ns, called, sync_name,
+    track, op_id, window_id, migrates, start_ns, end_ns, end_ns - start_ns AS dur_ns, called, sync_name,
     own_ns, wait_ns, loading_ns, launch_api_ns, rest_ns,
     sync_ns, launch_gap_ns, host_ns, building_ns, no_work_ns, all_loading_ns, call_ns, queued_ns,
     kernel_gap_ns, device_wait_ns, profiler_overhead_ns, unattributed_ns,

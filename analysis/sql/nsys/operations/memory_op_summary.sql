@@ -88,7 +88,10 @@ links AS (
     SELECT
         report_id,
         device,
-        unnest(['[CUDA memcpy Host-to-Device]', '[CUDA memcpy Device-to-Host]']) AS operation,
+        unnest([
+            '[CUDA memcpy Host-to-Device]', '[CUDA memcpy Device-to-Host]',
+            '[CUDA memcpy Unified Host-to-Device]', '[CUDA memcpy Unified Device-to-Host]'
+        ]) AS operation,
         'PCIe' AS link,
         pcie_bytes_per_s AS peak
     FROM _gpu_links

@@ -91,9 +91,10 @@ joined AS (
     SELECT
         w.track,
         w.window_id,
-        coalesce(o.compute, 0) AS compute,
-        coalesce(o.kernels, 0) - coalesce(o.compute, 0) AS communication,
-        coalesce(o.everything - coalesce(o.kernels, 0), 0) AS transfer,
+        coalesce(o.compute, 0) - coalesce(m.compute_ns, 0) AS compute,
+        coalesce(o.kernels, 0) - coalesce(o.compute, 0) - coalesce(m.communication_ns, 0) AS communication,
+        coalesce(m.compute_ns + m.communication_ns + m.alone_ns, 0) AS migration,
+        coalesce(o.everything - coalesce(o.kernels, 0), 0) - coalesce(m.alone_ns, 0) AS transfer,
         w.end_ns - w.start_ns - coalesce(o.everything, 0) - coalesce(i.everything, 0) AS other_process,
         coalesce(i.sync, 0) AS sync,
         coalesce(i.launch_gap, 0) AS launch_gap,
@@ -111,6 +112,7 @@ joined AS (
     FROM windows AS w
     LEFT JOIN own AS o USING (track, window_id)
     LEFT JOIN idle AS i USING (track, window_id)
+    LEFT JOIN _migration_times AS m ON m.track = w.track AND m.window_id = w.window_id AND m.own
 )
 SELECT track, window_id, category, time_ns::BIGINT AS time_ns
 FROM (UNPIVOT joined ON COLUMNS(* EXCLUDE (track, window_id)) INTO NAME category VALUE time_ns);

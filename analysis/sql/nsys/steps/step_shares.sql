@@ -10,6 +10,7 @@
 -- step_ns BIGINT: duration of the step, ns
 -- compute_pct DOUBLE: compute, % of the step
 -- communication_pct DOUBLE: exposed communication, % of the step
+-- migration_pct DOUBLE: migration of unified memory, % of the step
 -- transfer_pct DOUBLE: copies and memsets without concurrent kernels, % of the step
 -- other_process_pct DOUBLE: time during which only other processes work on the GPU, % of the step; NULL
 --   unless several processes share the GPU
@@ -38,6 +39,7 @@ SELECT
     any_value(step_ns) AS step_ns,
     any_value(share_pct) FILTER (category = 'compute') AS compute_pct,
     any_value(share_pct) FILTER (category = 'communication') AS communication_pct,
+    any_value(share_pct) FILTER (category = 'migration') AS migration_pct,
     any_value(share_pct) FILTER (category = 'transfer') AS transfer_pct,
     any_value(share_pct) FILTER (category = 'other_process') AS other_process_pct,
     any_value(share_pct) FILTER (category = 'sync') AS sync_pct,

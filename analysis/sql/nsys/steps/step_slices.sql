@@ -11,7 +11,7 @@
 --   range
 -- kernel_name VARCHAR: function name of the kernel; NULL for other kinds
 -- category VARCHAR: kernel category as in kernel_names, or cause of the idle interval; otherwise transfer,
---   graph, call or range
+--   migration, graph, call or range
 -- grid VARCHAR: grid size in blocks, as x,y,z; NULL if the slice is not a kernel
 -- block VARCHAR: block size in threads, as x,y,z; NULL if the slice is not a kernel
 -- start_ns BIGINT: start relative to the start of the step, ns; negative if the slice began before the step
@@ -49,8 +49,12 @@ SELECT
     o.report_id, o.device, o.role, coalesce(o.stream::VARCHAR, 'operations') AS lane, o.kind, 0 AS depth,
     coalesce(n.short_name, o.name) AS name,
     if(o.kind = 'kernel', o.name, NULL) AS kernel_name,
-    CASE o.kind WHEN 'kernel' THEN coalesce(n.category, 'other') WHEN 'graph' THEN 'graph' ELSE 'transfer' END
-        AS category,
+    CASE
+        WHEN o.kind = 'kernel' THEN coalesce(n.category, 'other')
+        WHEN o.kind = 'graph' THEN 'graph'
+        WHEN is_migration(o.name) THEN 'migration'
+        ELSE 'transfer'
+    END AS category,
     s.grid, s.block,
     o.start_ns - o.from_ns AS start_ns,
     o.end_ns - o.start_ns AS dur_ns,
