@@ -37,6 +37,7 @@ EMPTY = {
     "device_memory",
     "device_memory_course",
     "device_memory_peak",
+    "few_blocks_findings",
     "gpu_processes",
     "graph_ranges",
     "operator_gemms",

@@ -57,6 +57,7 @@ TIMELINE: dict[str, set[str | None]] = {
     "process_starts": set(),
     "requests": set(),
     "host_loop": {"small"},
+    "few_blocks": set(),
     "unified_memory": {"on_demand", "round_trip", "prefetched", "evicted"},
     "startup": {"autotuning", "compilation", "communicator", "allocation"},
     "operator": {

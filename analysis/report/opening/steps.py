@@ -35,6 +35,7 @@ VIEWS = (
     "_idle_captures",
     "no_work_findings",
     "loop_findings",
+    "few_blocks_findings",
     "migration_findings",
 )
 
@@ -46,6 +47,9 @@ _COPYING_PCT = 2
 
 #: Minimum share of idle time of one cause that is shown for a compute-bound GPU, %.
 _MUCH_PCT = 25
+
+#: A kernel that takes most of the time takes at least this, %.
+_MOST_PCT = 50
 
 #: Steps are uneven if their mean differs from their median by this share of the median.
 _UNEVEN = 0.1
@@ -180,8 +184,8 @@ def steps_of(scope: Scope) -> Part | None:
         return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
     parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     mean, share = _shares(scope, first, parts.unit)
-    owner = _owner(scope, first, parts.unit)
-    busy = _busy(gpus, share, _pages(scope, first) + owner, _kinds(scope, first))
+    limits = _few_blocks(scope, first) + _pages(scope, first) + _owner(scope, first, parts.unit)
+    busy = _busy(gpus, share, limits, _kinds(scope, first))
     fact = Fact("", f"{said}{_length(first, parts, mean)}{busy}", source)
     return Part(fact, tuple(_tiles(scope, gpus, first, task, parts, source)), reports=(lead,))
 
@@ -253,6 +257,24 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
         if share is not None and share >= _LEAST_PCT
     ]
     return f"; kernel time: {', '.join(told)}" if told else ""
+
+
+def _few_blocks(scope: Scope, gpu: Gpu) -> str:
+    """Return the kernel that takes most of the time and has too few blocks, if there is one."""
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT longest, longest_pct, blocks, sm_count FROM few_blocks_findings
+        WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)}
+            AND longest_pct >= {_MOST_PCT}
+        """,
+    )
+    for longest, longest_pct, blocks, sms in rows:
+        return (
+            f"; {longest} takes {longest_pct:.0f} % of that time, with {counted(blocks, 'block')} "
+            f"for {sms} SMs"
+        )
+    return ""
 
 
 def _pages(scope: Scope, gpu: Gpu) -> str:
