@@ -21,7 +21,7 @@ WITH ops AS (
         class,
         start_ns,
         end_ns,
-        max(end_ns) FILTER (class != 'transfer') OVER (
+        max(CASE WHEN class != 'transfer' THEN end_ns END) OVER (
             PARTITION BY track, pid ORDER BY start_ns, end_ns, op_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS kernels_until
