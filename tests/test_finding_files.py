@@ -45,7 +45,11 @@ def test_every_claim_and_category_has_words() -> None:
         for form in ("does", "part", "idle"):
             assert isinstance(word("category", bound, form), str)
     # Waiting for work and migration are findings with files of their own.
-    contributors = categories - {"compute", "no_work", "migration"} | {"readback", "ranks_wait", "start_skew"}
+    contributors = categories - {"compute", "no_work", "migration"} | {
+        "readback",
+        "ranks_wait",
+        "start_skew",
+    }
     assert contributors <= claims("timeline")
     assert claims("timeline") == contributors | finding_files().keys()
 

@@ -51,7 +51,7 @@ WITH sizes AS (
 ),
 sparse AS (
     SELECT
-        w.track, k.name, k.start_ns, k.end_ns, k.dur_ns,
+        w.track, k.name, coalesce(k.demangled, k.name) AS full_name, k.start_ns, k.end_ns, k.dur_ns,
         k.grid_x * k.grid_y * k.grid_z AS blocks,
         k.block_x * k.block_y * k.block_z AS threads,
         s.sm_count
@@ -67,14 +67,14 @@ sparse AS (
         AND k.grid_x * k.grid_y * k.grid_z < s.sm_count * threshold('timeline.few_blocks_share')
 ),
 named AS (
-    SELECT name, is_communication(name) AS communicates
-    FROM (SELECT DISTINCT name FROM sparse)
+    SELECT name, full_name, is_communication(name, full_name) AS communicates
+    FROM (SELECT DISTINCT name, full_name FROM sparse)
 ),
 -- Only tracks on which such kernels take enough time are searched for other kernels beside them.
 candidates AS (
     SELECT s.*
     FROM sparse AS s
-    JOIN named AS n ON n.name = s.name AND NOT n.communicates
+    JOIN named AS n ON n.name = s.name AND n.full_name = s.full_name AND NOT n.communicates
     JOIN sizes AS g USING (track)
     JOIN analysis_windows AS v ON v.report_id = g.report_id AND v.device IS NOT DISTINCT FROM g.device
     QUALIFY 100.0 * sum(s.dur_ns) OVER (PARTITION BY s.track)
