@@ -20,6 +20,7 @@ from perfpipe.viewmodel import Fact, Source
 VIEWS = (
     "timeline_bottleneck",
     "analysis_windows",
+    "step_times",
     "_labels",
     "_kernel_verdict",
     "_setup_launches",
@@ -211,13 +212,33 @@ def _timelines(scope: Scope) -> str | None:
     rows = rows_of(
         scope.con,
         f"""
+        WITH parts AS (
+            SELECT
+                report_id, device, label, position, bound, busy_bound, incomplete,
+                w.kind, w.steps, w.startup_ns,
+                coalesce(s.plain_ns, w.step_ns) AS step_ns,
+                w.p95_ns * coalesce(s.plain_ns / w.step_ns, 1) AS p95_ns,
+                unnest(shares).category AS category,
+                unnest(shares).share_pct
+                    * plain_scale(category, s.work_scale, s.communication_scale, s.idle_scale)
+                    AS pct
+            FROM timeline_bottleneck AS t
+            JOIN analysis_windows AS w USING (report_id, device)
+            JOIN _labels USING (report_id)
+            LEFT JOIN step_times AS s USING (report_id, device)
+            WHERE report_id IN {in_list(scope.reports)} AND bound IS NOT NULL
+        )
         SELECT
-            bound, share_pct, contributors, busy_bound, label, device,
-            w.kind, w.steps, w.step_ns, w.p95_ns, w.startup_ns, incomplete
-        FROM timeline_bottleneck AS t
-        JOIN analysis_windows AS w USING (report_id, device)
-        JOIN _labels USING (report_id)
-        WHERE report_id IN {in_list(scope.reports)} AND bound IS NOT NULL
+            bound,
+            any_value(pct) FILTER (category = bound),
+            string_agg(printf('%s %.0f %%', replace(category, '_', ' '), pct), ', '
+                ORDER BY pct DESC, category)
+                FILTER (pct >= threshold('timeline.contributor_pct')),
+            busy_bound, label, device, kind, steps, step_ns, p95_ns, startup_ns, incomplete
+        FROM parts
+        GROUP BY
+            bound, busy_bound, label, device, kind, steps, step_ns, p95_ns, startup_ns, incomplete,
+            position, report_id
         ORDER BY position NULLS LAST, label, report_id, device
         """,
     )

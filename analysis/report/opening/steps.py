@@ -208,14 +208,15 @@ def _hardly_used(scope: Scope, report_id: str, gpus: int) -> str:
 def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
     """Yield what the first GPUs of some timelines do in the analyzed time."""
     sql = f"""
-        SELECT label, report_id, device, list(category ORDER BY time_ns DESC, category),
-            list(
-                share_pct * plain_scale(category, work_scale, communication_scale, idle_scale)
-                ORDER BY time_ns DESC, category
-            )
-        FROM gpu_time_budget
+        SELECT label, report_id, device, list(category ORDER BY pct DESC, category),
+            list(pct ORDER BY pct DESC, category)
+        FROM (
+            SELECT *, share_pct
+                * plain_scale(category, work_scale, communication_scale, idle_scale) AS pct
+            FROM gpu_time_budget
+            LEFT JOIN step_times USING (report_id, device)
+        )
         JOIN _labels USING (report_id)
-        LEFT JOIN step_times USING (report_id, device)
         WHERE report_id IN {in_list(reports)} AND time_ns > 0
         GROUP BY position, label, report_id, device
         ORDER BY position NULLS LAST, label, report_id, device
