@@ -31,7 +31,7 @@ FEATURES = {
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
     "local", "blocks_limit", "narrow_blocks", "fp64_for_floats",
     "graphs_save", "compiled", "eager", "graphs", "ranks_wait", "slow_launches", "input_data",
-    "has_workers", "no_workers",
+    "has_workers", "no_workers", "pinned", "pageable",
     "starts_processes", "start_skew",
     "transfers",
     "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",

@@ -194,3 +194,20 @@ def test_readbacks_within_a_step_come_before_its_graph(copies: int, first: str) 
     rows = db.rows("SELECT bound, readbacks_per_step FROM findings ORDER BY rank")
     assert rows[0][0] == first
     assert ("readback", copies) in rows or copies == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "technique"), [("Pageable", "pinned_prefetch"), ("Pinned", "overlapped_copies")]
+)
+def test_pinned_memory_is_not_recommended_for_pinned_copies(kind: str, technique: str) -> None:
+    db = _timeline()
+    _steps(db, "memcpy", HTOD)
+    for number in range(20):
+        at = STEP * number
+        db.add("nsys_memory_ops", {
+            "device": 0, "pid": 1, "correlation_id": number, "start_ns": at, "end_ns": at + 1_000_000,
+            "operation": HTOD, "bytes": 1 << 24, "src_kind": kind, "dst_kind": "Device",
+            "dur_ns": 1_000_000,
+        })  # fmt: skip
+    sql = "SELECT technique FROM timeline_findings WHERE bound = 'transfer'"
+    assert db.rows(sql) == [(technique,)]

@@ -25,7 +25,8 @@ copied AS (
                 link = 'PCIe' AND bytes < count * threshold('timeline.input_bytes')
             ) >= sum(total_ns) THEN 'small_copies'
             ELSE 'host_copies'
-        END AS kind
+        END AS kind,
+        2 * sum(total_ns) FILTER ('Pinned' IN (src_kind, dst_kind)) >= sum(total_ns) AS is_pinned
     FROM memory_op_summary
     WHERE NOT is_migration(operation)
     GROUP BY report_id, device
@@ -122,6 +123,7 @@ SELECT
                 THEN 'recurring_copies'
         END,
         m.kind,
+        if(m.is_pinned, 'pinned', 'pageable'),
         CASE
             WHEN c.cause = 'compute' OR (c.last_rank IS NOT NULL AND c.cause IS NULL) THEN 'ranks_wait'
         END,
