@@ -55,7 +55,7 @@ TIMELINE: dict[str, set[str | None]] = {
     },
     "single_precision": set(),
     "process_starts": set(),
-    "requests": set(),
+    "waiting_for_requests": set(),
     "host_loop": {"small"},
     "few_blocks": set(),
     "unified_memory": {"on_demand", "round_trip", "prefetched", "evicted"},

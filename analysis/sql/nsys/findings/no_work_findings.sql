@@ -11,7 +11,7 @@
 -- busy_pct DOUBLE: percentage of the time without waiting for requests during which the GPU is busy
 -- weight_pct DOUBLE: 0, because the program cannot save this time
 /* finding
-claim = "requests"
+claim = "waiting_for_requests"
 says = "waits for work: the program has no request to process"
 evidence = """\
 this takes {{ share }} and is not the program's fault; without the wait, a step takes \
