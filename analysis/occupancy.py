@@ -87,7 +87,8 @@ def calculate_in(con: Session, architecture: Architecture, kernel: Kernel) -> Oc
     """Return the occupancy of one of many kernels, in a session of `calculator`."""
     values = {**asdict(architecture), "block": kernel.block, "regs": kernel.registers}
     values |= {"smem": kernel.smem, "named": kernel.barriers}
-    del values["cc"], values["smem_per_block"]
+    for name in ("cc", "smem_per_block", "dram_counters"):
+        del values[name]
     result = con.execute(_LIMITS, values)
     names = [column[0] for column in result.description]
     found = dict(zip(names, result.fetchall()[0], strict=True))

@@ -40,6 +40,8 @@ EMPTY = {
     "few_blocks_findings",
     "gpu_processes",
     "graph_ranges",
+    "loop_findings",
+    "no_work_findings",
     "operator_gemms",
     "operator_shapes",
     "run_contrasts",

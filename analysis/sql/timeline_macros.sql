@@ -57,8 +57,9 @@ CREATE MACRO takes_as_long(dur_ns, shortest_ns, longest_ns) AS
 CREATE MACRO goes_with_launch(floor) AS coalesce(floor IN ('nothing', 'chain'), false);
 CREATE MACRO limited_by_host(gain_pct, most_pct, goes) AS NOT goes AND coalesce(gain_pct > most_pct, false);
 
--- Whether the GPU is busy in a category of timeline_bottleneck: at least one kernel runs.
-CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication');
+-- Whether the GPU is busy in a category of timeline_bottleneck: a kernel runs, or pages migrate, mostly while
+-- one runs.
+CREATE MACRO is_busy(bound) AS bound IN ('compute', 'communication', 'migration');
 
 -- Whether the GPU works in a category of timeline_bottleneck: it is busy or copies; otherwise it is idle.
 CREATE MACRO is_work(bound) AS bound IN ('compute', 'communication', 'migration', 'transfer');
@@ -72,6 +73,10 @@ CREATE MACRO precedes_graphs(bound, per_step) AS
 
 -- Whether an operation migrates pages of unified memory, by its name in nsys. No call launches a migration.
 CREATE MACRO is_migration(operation) AS coalesce(starts_with(operation, '[CUDA memcpy Unified '), false);
+
+-- Weight of a bound on launch overhead beside a finding on long work of the host, %: at least its own share.
+CREATE MACRO beside_host(gain_pct, share_pct, host_pct) AS
+    greatest(least(gain_pct, share_pct), gain_pct - coalesce(host_pct, 0));
 
 -- Share from which a category of the time budget is a finding, %. Launch overhead has a low-cost cure.
 CREATE MACRO contributor_pct(bound) AS

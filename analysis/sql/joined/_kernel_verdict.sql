@@ -3,7 +3,8 @@
 CREATE VIEW _kernel_verdict AS
 WITH launches AS (
     SELECT
-        bound,
+        -- Small grids are one limit, whether the kernels are short or not.
+        if(subclass = 'small_grid', 'latency', bound) AS bound,
         subclass,
         report_id,
         launch_id,

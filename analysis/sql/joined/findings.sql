@@ -111,6 +111,10 @@ ranked AS (
             WHEN precedes_graphs(bound, readbacks_per_step)
                 THEN greatest(most_pct, max(if(bound = 'launch_overhead', most_pct, NULL))
                     OVER (PARTITION BY subject, reports, device))
+            -- Launching faster also hides long work of the host, which is a finding of its own.
+            WHEN bound = 'launch_overhead'
+                THEN beside_host(most_pct, share_pct, max(if(bound = 'host', share_pct, NULL))
+                    OVER (PARTITION BY subject, reports, device))
             ELSE most_pct
         END AS order_pct,
         max(bound_pct) FILTER (

@@ -87,6 +87,8 @@ weighed AS (
     SELECT
         *,
         CASE
+            WHEN bound = 'launch_overhead'
+                THEN beside_host(gain_pct, share_pct, max(if(bound = 'host', share_pct, NULL)) OVER ())
             WHEN gain_pct IS NULL AND subject = 'timeline'
                 THEN least(share_pct, weight_pct, min(gain_pct) OVER (PARTITION BY subject, bound))
             ELSE coalesce(kernel_pct, gain_pct, share_pct)

@@ -66,6 +66,12 @@ whole AS (
             part.category = 'host' AND part.share_pct >= threshold('timeline.contributor_pct')
         )[1].share_pct, 0) AS host_pct,
         least(100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0), host_pct) AS behind_pct,
+        -- Long work of the host that follows no wait for the GPU.
+        greatest(
+            coalesce(list_filter(b.shares, lambda part: part.category = 'host')[1].share_pct, 0)
+                - 100.0 * coalesce(any_value(w.ns), 0) / nullif(any_value(v.time_ns), 0),
+            0
+        ) AS alone_pct,
         coalesce(list_filter(b.shares, lambda part: part.category = 'sync')[1].share_pct, 0) AS sync_pct,
         work_pct + rest_pct - host_pct AS beside_pct,
         -- Both directions of a link work concurrently.
@@ -172,7 +178,7 @@ SELECT
         WHEN 'synced' THEN least(i.rest_pct - i.behind_pct, i.beside_pct) - i.sync_pct
         WHEN 'unsynced' THEN least(i.rest_pct, i.beside_pct)
         WHEN 'others' THEN m.share_pct
-        WHEN 'elsewhere' THEN least(i.rest_pct, r.host_pct)
+        WHEN 'elsewhere' THEN least(i.rest_pct - i.alone_pct, r.host_pct)
         WHEN 'other_launches' THEN least(f.slow_pct, i.rest_pct)
         WHEN 'waiting' THEN least(m.share_pct, f.waiting_pct)
         WHEN 'start' THEN least(m.share_pct, f.start_pct)

@@ -12,7 +12,7 @@
 -- sm_count BIGINT: number of SMs of the GPU
 -- share_pct DOUBLE: kernel_ns as a percentage of the window
 -- gain_pct DOUBLE: upper bound on the gain, %: the time that the kernels would save if their work were
---   spread evenly over all SMs
+--   spread evenly over all SMs; NULL if several of them run at the same time
 /* finding
 claim = "few_blocks"
 says = "runs kernels that have too few blocks for its SMs"
@@ -108,6 +108,10 @@ alike AS (
     FROM alone
     GROUP BY track, name, blocks, threads
 ),
+-- Where such kernels run at the same time, their part of the SMs is unknown, and so is the gain.
+whole AS (
+    SELECT track, sum(dur_ns) AS all_ns FROM candidates GROUP BY track
+),
 sums AS (
     SELECT
         track,
@@ -132,8 +136,9 @@ SELECT
     100.0 * s.most.kernel_ns / v.time_ns AS longest_pct,
     s.most.sm_count AS sm_count,
     100.0 * s.kernel_ns / v.time_ns AS share_pct,
-    100.0 * s.saved_ns / v.time_ns AS gain_pct
+    CASE WHEN s.kernel_ns >= 0.9 * w.all_ns THEN 100.0 * s.saved_ns / v.time_ns END AS gain_pct
 FROM sums AS s
+JOIN whole AS w USING (track)
 JOIN _gpus AS g USING (track)
 JOIN analysis_windows AS v ON v.report_id = g.report_id AND v.device IS NOT DISTINCT FROM g.device
 ANTI JOIN benchmark_loops AS b ON b.report_id = g.report_id AND b.device = g.device

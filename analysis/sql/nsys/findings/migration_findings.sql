@@ -20,7 +20,7 @@
 -- kernels BIGINT: number of kernel launches that may wait for pages: while the kernel runs, a migration on
 --   demand or the handling of page faults begins
 -- kernel_ns BIGINT: sum of the durations of these launches, ns
--- kernel_pct DOUBLE: kernel_ns as a percentage of the window
+-- kernel_pct DOUBLE: percentage of the window in which at least one of these kernels runs
 -- longest VARCHAR: function name of the kernel that takes the largest part of kernel_ns
 -- extra_ns BIGINT: time that these launches take in addition to the median launch of the same kernel and
 --   grid without migrations, ns; NULL if there is no such launch for one of the kernels
@@ -205,6 +205,19 @@ alike AS (
     WHERE waits
     GROUP BY track, key
 ),
+-- Kernels may run at the same time.
+waiting AS (
+    SELECT track, sum(ns) AS union_ns
+    FROM (
+        SELECT track, beyond_ns(start_ns, end_ns, max(end_ns) OVER earlier) AS ns
+        FROM launched
+        WHERE waits
+        WINDOW earlier AS (
+            PARTITION BY track ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        )
+    )
+    GROUP BY track
+),
 delayed AS (
     SELECT
         track,
@@ -276,7 +289,7 @@ SELECT
     m.repeated_bytes,
     coalesce(d.kernels, 0) AS kernels,
     coalesce(d.kernel_ns, 0) AS kernel_ns,
-    least(100.0 * coalesce(d.kernel_ns, 0) / v.time_ns, 100) AS kernel_pct,
+    least(100.0 * coalesce(u.union_ns, 0) / v.time_ns, 100) AS kernel_pct,
     d.longest,
     d.extra_ns,
     f.faults AS gpu_faults,
@@ -298,6 +311,7 @@ JOIN _gpus AS g USING (track)
 JOIN analysis_windows AS v ON v.report_id = g.report_id AND v.device IS NOT DISTINCT FROM g.device
 JOIN times AS t USING (track)
 LEFT JOIN delayed AS d USING (track)
+LEFT JOIN waiting AS u USING (track)
 LEFT JOIN gpu_faults AS f USING (track)
 LEFT JOIN cpu_faults AS c USING (track)
 LEFT JOIN idle AS i USING (track)

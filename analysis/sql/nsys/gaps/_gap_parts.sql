@@ -92,6 +92,7 @@ SELECT
     op_id,
     window_id,
     migrates,
+    is_first,
     start_ns,
     end_ns,
     launched,

@@ -32,8 +32,10 @@ judged AS (
         f.op_id IS NOT NULL AS first_use,
         b.op_id IS NOT NULL AS rebuilt,
         if(p.rest_ns > threshold('timeline.device_wait_ns') AND (p.called OR p.launched), p.rest_ns, 0)
-            AS device_wait_ns,
-        p.rest_ns - device_wait_ns AS late_ns,
+            AS waits_ns,
+        -- What the GPU did before the first operation that was recorded is unknown.
+        if(p.is_first, 0, waits_ns) AS device_wait_ns,
+        p.rest_ns - waits_ns AS late_ns,
         if(rebuilt, 0, least(coalesce(w.os_ns, 0), p.own_ns)) AS no_work_ns,
         CASE
             WHEN rebuilt THEN 'building'
@@ -70,7 +72,8 @@ split AS (
         CASE WHEN first_use OR drained THEN 0 ELSE launch_api_ns END AS call_ns,
         CASE WHEN called AND NOT drained THEN late_ns ELSE 0 END AS queued_ns,
         CASE WHEN launched THEN late_ns ELSE 0 END AS kernel_gap_ns,
-        CASE WHEN NOT called AND NOT launched AND NOT migrates THEN late_ns ELSE 0 END AS unattributed_ns
+        CASE WHEN NOT called AND NOT launched AND NOT migrates THEN late_ns ELSE 0 END
+        + waits_ns - device_wait_ns AS unattributed_ns
     FROM judged
 )
 SELECT

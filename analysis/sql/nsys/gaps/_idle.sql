@@ -19,6 +19,7 @@ SELECT
     o.tid,
     o.op_id,
     o.migrates,
+    o.busy_until IS NULL AS is_first,
     -- Idle time before the operation that a window begins with belongs to the previous window.
     o.window_id - if(o.busy_until < w.start_ns AND w.start_ns = o.start_ns, 1, 0) AS window_id,
     -- A call may launch several operations (a graph) and return while the first of them run.
