@@ -139,7 +139,7 @@ def test_a_thread_that_polls_all_the_time_brings_no_requests() -> None:
 
 
 #: Captures whose loop on the host reads values back, with its kind.
-LOOPS = {"scipy_fit": "exchange", "jax_while": "xla"}
+LOOPS = {"scipy_fit": "exchange", "jax_while": "xla", "ode_solver": "iterations"}
 
 
 @pytest.mark.parametrize("name", LOOPS)
