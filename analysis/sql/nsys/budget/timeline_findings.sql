@@ -176,7 +176,8 @@ SELECT
     CASE m.floor
         WHEN 'busy' THEN least(i.rest_pct - i.behind_pct, i.beside_pct)
         WHEN 'synced' THEN least(i.rest_pct - i.behind_pct, i.beside_pct) - i.sync_pct
-        WHEN 'unsynced' THEN least(i.rest_pct, i.beside_pct)
+        -- A host that never waits still has to issue the work.
+        WHEN 'unsynced' THEN least(i.rest_pct, i.beside_pct, 100 - 100.0 * k.host_ns / nullif(k.time_ns, 0))
         WHEN 'others' THEN m.share_pct
         WHEN 'elsewhere' THEN least(i.rest_pct - i.alone_pct, r.host_pct)
         WHEN 'other_launches' THEN least(f.slow_pct, i.rest_pct)
@@ -197,5 +198,6 @@ FROM matched AS m
 JOIN whole AS i ON i.report_id = m.report_id AND i.device = m.device
 JOIN _timeline_features AS f ON f.report_id = m.report_id AND f.device = m.device
 LEFT JOIN small_readbacks AS r ON r.report_id = m.report_id AND r.device = m.device
+LEFT JOIN _kernel_limits AS k ON k.report_id = m.report_id AND k.device = m.device
 LEFT JOIN gap_words AS w ON w.report_id = m.report_id AND w.device = m.device AND w.bound = m.bound
 ORDER BY m.report_id, m.device, rank;
