@@ -47,8 +47,8 @@ Kernels take only a few per cent of a step. The rest is launching, copying and w
 not need. Run the same program on the CPU (device = "cpu", JAX_PLATFORMS=cpu) and compare the times. The GPU \
 pays off only if each iteration has more work."""
 check_first = """\
-The time of the program on the CPU, with as many threads as it has cores, and whether problems in production \
-are as small as this one."""
+The time of the program on the CPU with one thread and with several (many threads can be far slower on a \
+small problem), and whether problems in production are as small as this one."""
 of = "small"
 difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html"
