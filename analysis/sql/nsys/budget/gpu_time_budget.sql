@@ -20,7 +20,7 @@
 --   host (the host launched nothing for longer than the usual interval between launches, or until pages of
 --   unified memory migrated), launch_api (idle during the launching call), queued (idle after the launching
 --   call, before the operation started), kernel_gap (idle although the next operation had already been
---   launched: between graph nodes, streams or dependent kernels), device_wait (idle for more than 200 us
+--   launched: between graph nodes, streams or dependent kernels), device_wait (idle for more than 500 us
 --   although the next operation had been issued: it waits for its dependencies), building (the host builds a
 --   kernel anew in the steps), no_work (the program waits for requests), loading (first use of a kernel,
 --   module loading), profiler_overhead, edge (before the first or after the last operation in a selected
