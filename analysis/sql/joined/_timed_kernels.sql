@@ -13,13 +13,7 @@ SELECT
     k.dur_ns::DOUBLE AS duration_ns,
     c.sm_clock_hz,
     NULL::DOUBLE AS dram_clock_hz
-FROM nsys_kernels AS k
-JOIN _analysed_spans AS w
-    ON w.report_id = k.report_id
-        AND w.pid IS NOT DISTINCT FROM k.pid
-        AND w.cuda_device IS NOT DISTINCT FROM k.device
-        AND k.start_ns >= w.start_ns
-        AND k.start_ns < w.end_ns
+FROM _analysed_kernels AS k
 JOIN reports AS r ON r.report_id = k.report_id
 LEFT JOIN _sampled_clocks AS c ON c.report_id = k.report_id
 UNION ALL

@@ -3,12 +3,6 @@
 -- @materialize
 CREATE VIEW _starting_gaps AS
 SELECT DISTINCT i.track, i.op_id
-FROM (
-    SELECT report_id, pid, start_ns
-    FROM nsys_osrt
-    WHERE name IN (
-        SELECT name FROM (SELECT unnest(list(DISTINCT name)) AS name FROM nsys_osrt) WHERE is_starting(name)
-    )
-) AS s
+FROM _process_starts AS s
 ASOF JOIN _idle AS i ON i.report_id = s.report_id AND i.pid = s.pid AND i.start_ns <= s.start_ns
 WHERE s.start_ns < i.end_ns;

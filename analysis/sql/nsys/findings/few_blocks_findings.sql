@@ -51,17 +51,11 @@ WITH sizes AS (
 ),
 sparse AS (
     SELECT
-        w.track, k.name, coalesce(k.demangled, k.name) AS full_name, k.start_ns, k.end_ns, k.dur_ns,
+        k.track, k.name, coalesce(k.demangled, k.name) AS full_name, k.start_ns, k.end_ns, k.dur_ns,
         k.grid_x * k.grid_y * k.grid_z AS blocks,
         k.block_x * k.block_y * k.block_z AS threads,
         s.sm_count
-    FROM nsys_kernels AS k
-    JOIN _analysed_spans AS w
-        ON w.report_id = k.report_id
-            AND w.pid IS NOT DISTINCT FROM k.pid
-            AND w.cuda_device IS NOT DISTINCT FROM k.device
-            AND k.start_ns >= w.start_ns
-            AND k.start_ns < w.end_ns
+    FROM _analysed_kernels AS k
     JOIN sizes AS s USING (track)
     WHERE k.dur_ns >= threshold('timeline.long_kernel_ns')
         AND k.grid_x * k.grid_y * k.grid_z < s.sm_count * threshold('timeline.few_blocks_share')
@@ -136,7 +130,10 @@ SELECT
     100.0 * s.most.kernel_ns / v.time_ns AS longest_pct,
     s.most.sm_count AS sm_count,
     100.0 * s.kernel_ns / v.time_ns AS share_pct,
-    CASE WHEN s.kernel_ns >= 0.9 * w.all_ns THEN 100.0 * s.saved_ns / v.time_ns END AS gain_pct
+    CASE
+        WHEN s.kernel_ns >= threshold('timeline.alone_share') * w.all_ns
+            THEN 100.0 * s.saved_ns / v.time_ns
+    END AS gain_pct
 FROM sums AS s
 JOIN whole AS w USING (track)
 JOIN _gpus AS g USING (track)

@@ -18,17 +18,14 @@
 CREATE VIEW small_readbacks AS
 WITH copies AS (
     SELECT
-        l.track, l.report_id, l.pid, l.tid, l.call_id, l.api_name, m.bytes,
-        l.graph_node_id IS NOT NULL AS in_graph,
-        if(in_graph, l.api_end_ns, l.api_start_ns) AS begin_ns,
-        NOT in_graph AND m.dst_kind = 'Pageable' AS blocks
-    FROM nsys_memory_ops AS m
-    JOIN _analysed_launches AS l
-        ON l.report_id = m.report_id AND l.pid = m.pid AND l.correlation_id = m.correlation_id
-            AND l.start_ns = m.start_ns AND l.device = m.device
-    WHERE m.bytes <= threshold('timeline.readback_bytes')
-        AND m.src_kind = 'Device'
-        AND m.dst_kind IN ('Pageable', 'Pinned')
+        track, report_id, pid, tid, call_id, api_name, bytes,
+        graph_node_id IS NOT NULL AS in_graph,
+        if(in_graph, api_end_ns, api_start_ns) AS begin_ns,
+        NOT in_graph AND dst_kind = 'Pageable' AS blocks
+    FROM _analysed_copies
+    WHERE bytes <= threshold('timeline.readback_bytes')
+        AND src_kind = 'Device'
+        AND dst_kind IN ('Pageable', 'Pinned')
 ),
 following AS (
     -- call_id counts the launching calls of a thread.

@@ -40,13 +40,10 @@ trains AS (
     WHERE role = 'step' AND regexp_matches(evidence, 'optimizer|sampling')
 ),
 sent AS (
-    SELECT t.report_id, t.device, count(*) AS copies, max(m.bytes) AS most_bytes
-    FROM nsys_memory_ops AS m
-    JOIN _analysed_launches AS l
-        ON l.report_id = m.report_id AND l.pid = m.pid AND l.correlation_id = m.correlation_id
-            AND l.start_ns = m.start_ns AND l.device = m.device
-    JOIN _gpus AS t ON t.track = l.track
-    WHERE m.operation LIKE '[CUDA memcpy Host-to-Device%'
+    SELECT t.report_id, t.device, count(*) AS copies, max(c.bytes) AS most_bytes
+    FROM _analysed_copies AS c
+    JOIN _gpus AS t USING (track)
+    WHERE c.operation LIKE '[CUDA memcpy Host-to-Device%'
     GROUP BY t.report_id, t.device
 )
 SELECT

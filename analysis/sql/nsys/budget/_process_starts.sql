@@ -1,0 +1,8 @@
+-- Calls in which a process starts a copy of itself, such as a worker of a data loader.
+-- @materialize
+CREATE VIEW _process_starts AS
+SELECT report_id, pid, start_ns
+FROM nsys_osrt
+WHERE name IN (
+    SELECT name FROM (SELECT unnest(list(DISTINCT name)) AS name FROM nsys_osrt) WHERE is_starting(name)
+);
