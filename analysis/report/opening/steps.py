@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfpipe.analysis.report.opening import kernels, loops
 from perfpipe.analysis.report.opening.parts import Part
@@ -260,17 +260,18 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
     return f"; kernel time: {', '.join(told)}" if told else ""
 
 
+def _of_gpu(scope: Scope, gpu: Gpu, select: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query that are about one GPU."""
+    where = f"report_id = {quote(gpu.report_id)} AND {same('device', gpu.device)}"
+    return rows_of(scope.con, f"{select} WHERE {where}")
+
+
 def _few_blocks(scope: Scope, gpu: Gpu) -> str:
     """Return the kernel that takes most of the time and has too few blocks, if there is one."""
-    rows = rows_of(
-        scope.con,
-        f"""
-        SELECT longest, longest_pct, blocks, sm_count FROM few_blocks_findings
-        WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)}
-            AND longest_pct >= {_MOST_PCT}
-        """,
-    )
-    for longest, longest_pct, blocks, sms in rows:
+    select = "SELECT longest, longest_pct, blocks, sm_count FROM few_blocks_findings"
+    for longest, longest_pct, blocks, sms in _of_gpu(scope, gpu, select):
+        if longest_pct < _MOST_PCT:
+            continue
         return (
             f"; {longest} takes {longest_pct:.0f} % of that time, with {counted(blocks, 'block')} "
             f"for {sms} SMs"
@@ -283,15 +284,10 @@ def _pages(scope: Scope, gpu: Gpu) -> str:
 
     What such kernels compute matters less.
     """
-    rows = rows_of(
-        scope.con,
-        f"""
-        SELECT kernel_pct, migrations, bytes FROM migration_findings
-        WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)}
-            AND kernel_pct >= threshold('timeline.contributor_pct')
-        """,
-    )
-    for kernel_pct, migrations, size in rows:
+    select = "SELECT kernel_pct, migrations, bytes FROM migration_findings"
+    for kernel_pct, migrations, size in _of_gpu(scope, gpu, select):
+        if kernel_pct < thresholds()["timeline.contributor_pct"]:
+            continue
         return (
             f"; kernels that may wait for pages of unified memory take {kernel_pct:.0f} % of that "
             f"time ({counted(migrations, 'migration')}, {format_bytes(size)})"
@@ -374,15 +370,14 @@ def _busy(gpus: Sequence[Gpu], share: str, limits: str, kinds: str) -> str:
 
 def _owner(scope: Scope, gpu: Gpu, unit: str) -> str:
     """Return what the program waits for besides its own work: requests, or a loop on the host."""
-    where = f"WHERE report_id = {quote(gpu.report_id)} AND {same('device', gpu.device)}"
-    sql = f"SELECT share_pct, median_ns, p95_ns, busy_pct FROM no_work_findings {where}"
-    for share, median_ns, p95_ns, busy in rows_of(scope.con, sql):
+    select = "SELECT share_pct, median_ns, p95_ns, busy_pct FROM no_work_findings"
+    for share, median_ns, p95_ns, busy in _of_gpu(scope, gpu, select):
         return (
             f"; no request is there for {share:.0f} % of the time; without this wait, a {unit} "
             f"takes {format_ns(median_ns)} (p95 {format_ns(p95_ns)}), and the GPU is busy for "
             f"{busy:.0f} % of that time"
         )
-    for (kind,) in rows_of(scope.con, f"SELECT kind FROM loop_findings {where}"):
+    for (kind,) in _of_gpu(scope, gpu, "SELECT kind FROM loop_findings"):
         loop = "a while loop of XLA" if kind == "xla" else "a loop on the host"
         return f"; {loop} reads values back to decide how to go on"
     return ""
