@@ -15,6 +15,7 @@ from perfpipe.ingest.columns import Columns
 from perfpipe.ingest.nsys.door import Door
 from perfpipe.ingest.nsys.export import Part
 from perfpipe.ingest.nsys.payloads import has_payload_schemas
+from perfpipe.ingest.nsys.python_stacks import SOURCES, Mark
 from perfpipe.ingest.nsys.ranges import MARK, PUSH_POP, START_END, Ranges
 from perfpipe.ingest.nsys.resolve import Resolver, pid_of, signed, tid_of
 
@@ -142,23 +143,28 @@ def _read(export: Door, part: Part | None) -> _Reader:
     return reader
 
 
-def ranges_of(parts: list[Future[_Reader]], resolver: Resolver, columns: Columns) -> Ranges | None:
-    """Return the ranges and marks read; None if there are none."""
+def ranges_of(
+    parts: list[Future[_Reader]], resolver: Resolver, columns: Columns
+) -> tuple[Ranges | None, list[Mark]]:
+    """Return the ranges and marks read, or None, and the marks that have Python stacks."""
     reader = _Reader()
     while parts:
         # Each part is added when it is read, while later parts are still being read, then released.
         reader.extend(parts.pop(0).result())
     if not len(reader):
-        return None
+        return None, []
+    domains = _domains(reader, resolver)
     column = {}
     for name in _GATHERED:
         give_back()
         # Frees memory that the next column needs.
         column[name] = reader.column(name)
     give_back()
+    payloads, stacks = _without_stacks(reader, column, domains)
+    if not len(column["start"]):
+        return None, stacks
     # Outer ranges come first; ranges still open when the capture ended are outermost.
     order = time_order(column["start"], -column["end"], column["thread"])
-    payloads = dict(reader.payloads)
     if (np.diff(order) != 1).any():
         for name in _GATHERED:
             if column[name].strides[0]:
@@ -168,15 +174,50 @@ def ranges_of(parts: list[Future[_Reader]], resolver: Resolver, columns: Columns
     del order
     threads = pa.array(reader.threads.values, pa.int64())
     pids, tids = pid_of(threads).to_pylist(), tid_of(threads).to_pylist()
-    return Ranges(
+    ranges = Ranges(
         threads=list(zip(pids, tids, strict=True)),
         names=_names(reader.names.values, resolver),
-        domains=_domains(reader, resolver),
+        domains=domains,
         categories=reader.categories.values,
         payloads=dict(sorted(payloads.items())),
         storage=columns,
         **column,
     )
+    return ranges, stacks
+
+
+def _without_stacks(
+    reader: _Reader, column: dict[str, npt.NDArray[Any]], domains: list[str | None]
+) -> tuple[dict[int, bytes | str], list[Mark]]:
+    """Take marks with Python stacks out of the columns; return the other payloads, and the marks.
+
+    A mark without payload, of an export without blobs, has no stack.
+    """
+    payloads = dict(reader.payloads)
+    codes = [code for code, domain in enumerate(domains) if domain in SOURCES]
+    if not codes:
+        return payloads, []
+    found = np.isin(column["domain"], codes)
+    threads = pa.array(reader.threads.values, pa.int64())
+    pids, tids = pid_of(threads).to_pylist(), tid_of(threads).to_pylist()
+    marks = []
+    for row in np.flatnonzero(found).tolist():
+        thread = int(column["thread"][row])
+        domain = domains[int(column["domain"][row])]
+        marks.append(
+            Mark(
+                str(domain),
+                int(column["start"][row]),
+                pids[thread],
+                tids[thread],
+                payloads.pop(row, b""),
+            )
+        )
+    for name in _GATHERED:
+        kept = column[name].strides[0] != 0
+        column[name] = column[name][~found] if kept else none(int(np.count_nonzero(~found)))
+    place = np.cumsum(~found) - 1
+    return {int(place[row]): content for row, content in payloads.items()}, marks
 
 
 def why_no_ranges(export: Door) -> str:

@@ -19,6 +19,7 @@ from perfpipe.ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
 from perfpipe.ingest.nsys.payloads import write_payloads
 from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.nsys.sqlite_export import SqliteExport
+from perfpipe.ingest.nsys.stacks import write_stacks
 from perfpipe.ingest.nsys.timeline import RANGES, write_timeline
 from perfpipe.ingest.source import Input
 from perfpipe.scratch import scratch
@@ -53,7 +54,7 @@ def _read(builder: ReportBuilder, columns: Columns) -> None:
         launches = join_launches(builder, columns)
         give_back()
         # Sorted while other tables are read.
-        ranges = ranges_of(ranges_read, resolver, columns)
+        ranges, stacks = ranges_of(ranges_read, resolver, columns)
         for table in others:
             table.result()
         checked.result()
@@ -61,6 +62,7 @@ def _read(builder: ReportBuilder, columns: Columns) -> None:
     if ranges is None:
         builder.lacks(RANGES, why_no_ranges(export))
     write_payloads(builder, export, ranges)
+    write_stacks(builder, resolver, stacks)
     write_timeline(builder, launches, ranges)
     _check(builder, export, resolver)
 

@@ -31,6 +31,10 @@ class Resolver:
         """Return the strings of ids; NULL for unknown ids."""
         return _look_up(ids, self._ids, self._values)
 
+    def texts(self) -> dict[int, str]:
+        """Return all strings by id."""
+        return dict(zip(self._ids.to_pylist(), self._values.to_pylist(), strict=True))
+
     @staticmethod
     def unknown(texts: pa.DictionaryArray) -> int:
         """Return how many ids have no string."""

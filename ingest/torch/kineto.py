@@ -29,7 +29,7 @@ from perfpipe.scratch import scratch
 _LACKING = (
     "nsys_syncs", "nsys_cuda_events", "nsys_graph_nodes", "nsys_osrt", "nsys_overhead",
     "nsys_memory_usage", "nsys_gpu_metrics", "nsys_diagnostics", "nsys_gpu_page_faults",
-    "nsys_cpu_page_faults",
+    "nsys_cpu_page_faults", "host_frames", "host_stacks", "host_samples",
 )  # fmt: skip
 
 #: Earlier times count from something else than 1970: September 2001, ns.
