@@ -12,6 +12,7 @@ from typing import Any, cast
 from perfpipe.database import quote
 from perfpipe.files import packaged
 from perfpipe.optimizers import FOREACH, OPTIMIZER
+from perfpipe.source_paths import CELL, PACKAGES, STANDARD
 from perfpipe.windows import STEADY
 
 _FILES = ("macros.sql", "occupancy_macros.sql", "program_macros.sql", "timeline_macros.sql")
@@ -82,6 +83,7 @@ def macros(
         generated_macro(),
         operands_macro(),
         setup_macro(),
+        source_macro(),
         *operator_macros(),
     )
     of_files = {
@@ -177,6 +179,28 @@ def _any_case(pattern: str) -> str:
 def setup_macro() -> Macro:
     """Return the macro of what a kernel prepares or checks by its name; none for other kernels."""
     return _kernel_macro("setup.toml", "setup", "setups", "none")
+
+
+def source_macro() -> Macro:
+    """Return the macro of the short form of a Python file or library.
+
+    torch/nn/modules/linear.py and threading.py for what is installed, as in relative paths of
+    torch.profiler; otherwise the base name.
+    """
+    path = r"replace(file, '\', '/')"
+    shortened = (
+        (PACKAGES, ""),
+        (STANDARD, ""),
+        (CELL, r"<cell \1>"),
+        ("^(<[^>]*>[^ ]*) .*", r"\1"),
+    )
+    cases = " ".join(
+        f"WHEN regexp_matches({path}, {quote(pattern)}) "
+        f"THEN regexp_replace({path}, {quote(pattern)}, {quote(text)})"
+        for pattern, text in shortened
+    )
+    base = f"regexp_replace({path}, '^(?:[A-Za-z]:|[.]*)/.*/|^(?:[A-Za-z]:)?/', '')"
+    return Macro("short_source", "file", f"CASE {cases} ELSE {base} END")
 
 
 def library_macro() -> Macro:

@@ -1,0 +1,18 @@
+"""Whose code a Python file is, by its path: regular expressions for `re` and for DuckDB.
+
+Each matches a path with forward slashes, from its beginning to the part that names the module.
+"""
+
+from __future__ import annotations
+
+#: Packages that are installed: .../site-packages/, with or without a folder or archive of an egg.
+PACKAGES = r"^(?:.*/)?(?:site|dist)-packages/(?:[^/]+\.egg/)?"
+
+#: The standard library: .../lib/python3.11/, .../python311.zip/, and C:/.../Lib/ on Windows.
+STANDARD = (
+    r"^(?:(?:.*/)?(?:lib(?:64)?/(?:python|pypy)\d\.\d+t?/|python\d\d+\.zip/)"
+    r"|[A-Za-z]:/(?:.*/)?Lib/)"
+)
+
+#: A cell of a notebook, which ipykernel writes to a file.
+CELL = r"^(?:.*/)?ipykernel_\d+/(\d+)\.py$"
