@@ -173,3 +173,42 @@ CREATE MACRO kernel_precision(kernel) AS
             THEN 'single'
         ELSE 'other'
     END;
+
+-- Whether a frame of Python is in a call that waits for the result of another process.
+CREATE MACRO is_fetching(file, function) AS coalesce(
+    (regexp_matches(file, 'torch/utils/data/dataloader\.py$') AND function IN ('_get_data', '_try_get_data'))
+    OR (
+        regexp_matches(file, '(^|/)multiprocessing/(pool|queues|connection)\.py$')
+        AND function IN ('get', 'next', 'wait', 'recv', '_recv', 'poll', '_poll')
+    )
+    OR (regexp_matches(file, '(^|/)concurrent/futures/_base\.py$') AND function IN ('result', 'as_completed')),
+    false
+);
+
+-- Whether a frame of a worker process is in a call that waits for the next task.
+CREATE MACRO is_idle_worker(file, function) AS coalesce(
+    regexp_matches(file, '(^|/)multiprocessing/(queues|connection|synchronize)\.py$')
+    OR (regexp_matches(file, '(^|/)(threading|selectors)\.py$') AND function IN ('wait', 'select')),
+    false
+);
+
+-- Whether a frame of Python belongs to the machinery that starts processes and hands tasks to them.
+CREATE MACRO is_plumbing(file) AS coalesce(
+    regexp_matches(
+        file,
+        'torch/utils/data/|torch/distributed/(run|launcher|elastic)|accelerate/commands|/bin/[^/]+$'
+            '|(^|/)(multiprocessing|concurrent/futures)/|(^|/)(threading|runpy)\.py$|^<frozen runpy>'
+    ),
+    false
+);
+
+-- Whether code on the host causes idle time, by its category in gpu_time_budget.
+CREATE MACRO is_host_cause(cause) AS
+    cause IN ('host', 'launch_gap', 'launch_api', 'sync', 'loading', 'building', 'no_work');
+
+-- Lower and upper end of the 95 % confidence interval of a share that a number of samples gave (Wilson), %.
+CREATE MACRO share_interval(share, samples) AS CASE WHEN samples > 0 THEN list_transform(
+    [-1.959964, 1.959964],
+    lambda z: 100 * (share + 1.920729 / samples
+        + z * sqrt(share * (1 - share) / samples + 0.9603647 / samples ** 2)) / (1 + 3.841459 / samples)
+) END;

@@ -1,0 +1,42 @@
+-- The code that each stack stands for: the innermost frame of the user, and the frame below it, which it calls.
+-- A stack without code of the user belongs to the innermost frame of its outermost library. Also, whether the
+-- thread waits in this stack for a process that works for it.
+-- @materialize
+CREATE VIEW _stack_code AS
+WITH framed AS (
+    SELECT s.report_id, s.stack_id, s.depth, s.frame_id, f.kind, f.package, f.function, f.file
+    FROM host_stacks AS s
+    JOIN host_frames AS f USING (report_id, frame_id)
+),
+outermost AS (
+    SELECT
+        report_id,
+        stack_id,
+        min(depth) FILTER (kind = 'user') AS user_depth,
+        arg_max(package, depth) FILTER (kind = 'library' AND NOT is_plumbing(file)) AS package,
+        -- Until the result arrives, the thread is in the calls that fetch it.
+        bool_or(is_fetching(file, function)) AS fetches,
+        -- A worker that waits for its next task does not delay anything.
+        bool_or(is_idle_worker(file, function)) AS is_idle
+    FROM framed
+    GROUP BY report_id, stack_id
+),
+owned AS (
+    SELECT
+        o.report_id, o.stack_id, o.fetches, o.is_idle, o.user_depth IS NOT NULL AS is_user,
+        coalesce(o.user_depth, min(f.depth) FILTER (f.package = o.package), min(f.depth)) AS depth
+    FROM outermost AS o
+    JOIN framed AS f USING (report_id, stack_id)
+    GROUP BY o.report_id, o.stack_id, o.fetches, o.is_idle, o.user_depth
+)
+SELECT
+    o.report_id,
+    o.stack_id,
+    o.fetches,
+    o.is_idle,
+    o.is_user,
+    c.frame_id,
+    b.frame_id AS called_id
+FROM owned AS o
+JOIN framed AS c USING (report_id, stack_id, depth)
+LEFT JOIN framed AS b ON b.report_id = o.report_id AND b.stack_id = o.stack_id AND b.depth = o.depth - 1;

@@ -1,0 +1,153 @@
+-- Idle time of each GPU in the analyzed windows by the code that the host executed meanwhile, most time first:
+-- the lines of the program, and the functions and lines of all code. Idle time after a wait for the GPU belongs
+-- to the code that waited. The times self_ns of a level add up to the idle time of the GPU. See idle_stacks for
+-- single steps and whole stacks.
+-- @materialize
+--
+-- report_id VARCHAR: report
+-- device BIGINT: physical GPU number
+-- level VARCHAR: user (innermost line of the program; without one, of the outermost library), function (the
+--   function that was being executed) or line (the line that was being executed)
+-- rank BIGINT: rank of the code by its self_ns in all causes; 1 is the most, and time without a stack is last
+-- function VARCHAR: name of the function; NULL for idle time without a stack
+-- file VARCHAR: source file
+-- line BIGINT: line; NULL for functions, or if not recorded
+-- kind VARCHAR: owner of the code, as in host_frames
+-- library_function VARCHAR: function that the line calls most of this time, with its file; for level user only
+-- via VARCHAR: worker process if this process waits for a worker that executes the code; else NULL
+-- cause VARCHAR: cause of the idle time, as a category of gpu_time_budget
+-- self_ns BIGINT: idle time in which this was the innermost code of the level, ns
+-- total_ns BIGINT: idle time in which the code was in the stack, ns; recursion counts once
+-- self_pct DOUBLE: self_ns as a percentage of the idle time
+-- total_pct DOUBLE: total_ns as a percentage of the idle time
+-- code_pct DOUBLE: percentage of the idle time for all causes of this code
+-- low_pct DOUBLE: lower end of the 95 % confidence interval of code_pct; NULL for time that was not sampled
+-- high_pct DOUBLE: upper end of this interval
+-- samples BIGINT: samples that self_ns rests on
+-- reason VARCHAR: reason why there is no stack, as in idle_stacks; NULL if there is one
+CREATE VIEW idle_code AS
+WITH stacks AS MATERIALIZED (
+    -- Rows of an estimate share their samples.
+    SELECT
+        report_id, device, cause, stack_id, worker_stack_id, reason, sum(time_ns)::BIGINT AS ns,
+        sum(samples)::BIGINT + max(in_all) AS samples, row_number() OVER () AS number
+    FROM idle_stacks
+    GROUP BY report_id, device, cause, stack_id, worker_stack_id, reason
+),
+-- The frames of a worker are inside those of the thread that waits for it.
+framed AS (
+    SELECT
+        k.number, s.depth + if(k.worker_stack_id IS NULL, 0, 1000000) AS depth, s.frame_id,
+        NULL AS via
+    FROM stacks AS k
+    JOIN host_stacks AS s ON s.report_id = k.report_id AND s.stack_id = k.stack_id
+    UNION ALL
+    SELECT k.number, s.depth, s.frame_id, 'worker process'
+    FROM stacks AS k
+    JOIN host_stacks AS s ON s.report_id = k.report_id AND s.stack_id = k.worker_stack_id
+),
+named AS (
+    SELECT r.number, r.depth, r.frame_id, r.via, f.function, f.file, f.line, f.kind
+    FROM framed AS r
+    JOIN stacks AS k USING (number)
+    JOIN host_frames AS f ON f.report_id = k.report_id AND f.frame_id = r.frame_id
+),
+leaves AS (
+    SELECT * EXCLUDE (depth) FROM named
+    QUALIFY row_number() OVER (PARTITION BY number ORDER BY depth) = 1
+),
+codes AS (
+    SELECT
+        k.number, 'user' AS level, f.function, f.file, f.line, f.kind,
+        concat(b.function, ' (' || short_source(b.file) || ')') AS called,
+        if(k.worker_stack_id IS NULL, NULL, 'worker process') AS via
+    FROM stacks AS k
+    JOIN _stack_code AS c
+        ON c.report_id = k.report_id AND c.stack_id = coalesce(k.worker_stack_id, k.stack_id)
+    JOIN host_frames AS f ON f.report_id = k.report_id AND f.frame_id = c.frame_id
+    LEFT JOIN host_frames AS b ON b.report_id = k.report_id AND b.frame_id = c.called_id
+    UNION ALL
+    SELECT number, 'function', function, file, NULL, kind, NULL, via FROM leaves
+    UNION ALL
+    SELECT number, 'line', function, file, line, kind, NULL, via FROM leaves
+),
+missing AS (
+    SELECT number, unnest(['user', 'function', 'line']) AS level
+    FROM stacks
+    WHERE stack_id IS NULL
+),
+selves AS (
+    SELECT
+        k.report_id, k.device, c.level, c.function, c.file, c.line, c.kind, c.via, k.cause, k.reason,
+        max_by(c.called, k.ns) AS called, sum(k.ns)::BIGINT AS ns, sum(k.samples)::BIGINT AS samples
+    FROM (FROM codes UNION ALL BY NAME FROM missing) AS c
+    JOIN stacks AS k USING (number)
+    GROUP BY ALL
+),
+placed AS (
+    SELECT DISTINCT number, unnest(
+        if(kind = 'user', ['user', 'function', 'line'], ['function', 'line'])
+    ) AS level, function, file, if(level = 'function', NULL, line) AS line, kind, via
+    FROM named
+    UNION
+    SELECT number, level, function, file, line, kind, via FROM codes
+),
+totals AS (
+    SELECT
+        k.report_id, k.device, p.level, p.function, p.file, p.line, p.kind, p.via, k.cause,
+        sum(k.ns)::BIGINT AS ns
+    FROM placed AS p
+    JOIN stacks AS k USING (number)
+    GROUP BY ALL
+),
+joined AS (
+    SELECT
+        coalesce(s.report_id, t.report_id) AS report_id, coalesce(s.device, t.device) AS device,
+        coalesce(s.level, t.level) AS level, coalesce(s.function, t.function) AS function,
+        coalesce(s.file, t.file) AS file, coalesce(s.line, t.line) AS line, coalesce(s.kind, t.kind) AS kind,
+        coalesce(s.via, t.via) AS via, coalesce(s.cause, t.cause) AS cause, s.called, s.reason,
+        coalesce(s.ns, 0) AS self_ns, coalesce(t.ns, s.ns) AS total_ns, coalesce(s.samples, 0) AS samples
+    FROM selves AS s
+    FULL JOIN totals AS t
+        ON t.report_id = s.report_id AND t.device IS NOT DISTINCT FROM s.device AND t.level = s.level
+            AND t.function = s.function AND t.file IS NOT DISTINCT FROM s.file
+            AND t.line IS NOT DISTINCT FROM s.line AND t.kind = s.kind
+            AND t.via IS NOT DISTINCT FROM s.via AND t.cause = s.cause
+),
+whole AS (
+    SELECT
+        *,
+        sum(self_ns) OVER code AS code_ns,
+        sum(self_ns) OVER of_level AS idle_ns,
+        sum(samples) OVER of_level AS all_samples
+    FROM joined
+    WINDOW
+        code AS (PARTITION BY report_id, device, level, function, file, line, kind, via, reason),
+        of_level AS (PARTITION BY report_id, device, level)
+)
+SELECT
+    report_id,
+    device,
+    level,
+    dense_rank() OVER (
+        PARTITION BY report_id, device, level
+        ORDER BY function IS NULL, code_ns DESC, function, file, line, kind, via, reason
+    ) AS rank,
+    function,
+    file,
+    line,
+    kind,
+    called AS library_function,
+    via,
+    cause,
+    self_ns,
+    total_ns,
+    100.0 * self_ns / idle_ns AS self_pct,
+    100.0 * total_ns / idle_ns AS total_pct,
+    100.0 * code_ns / idle_ns AS code_pct,
+    CASE WHEN function IS NOT NULL THEN share_interval(code_ns / idle_ns, all_samples)[1] END AS low_pct,
+    CASE WHEN function IS NOT NULL THEN share_interval(code_ns / idle_ns, all_samples)[2] END AS high_pct,
+    samples,
+    reason
+FROM whole
+ORDER BY report_id, device, level, rank, self_ns DESC, cause;
