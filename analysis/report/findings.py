@@ -84,6 +84,7 @@ class _Found(NamedTuple):
     readbacks_per_step: float | None
     readback_bytes: int | None
     slow_pct: float | None
+    idle_line: str | None
     idle_in: str | None
     largest_gap: str | None
     ncu_verdict: str | None
@@ -114,7 +115,8 @@ def findings_of(scope: Scope) -> list[Finding]:
 
 def _command(found: _Found, run_id: str | None) -> str:
     about = {"kernel": found.kernel_name or "", "bound": found.bound}
-    return question(found.subject, found.claim, found.reports, run_id, **about)
+    claim = "idle_line" if found.idle_line else found.claim
+    return question(found.subject, claim, found.reports, run_id, **about)
 
 
 def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str) -> Finding:
@@ -219,9 +221,10 @@ def _of_category(found: _Found, share: str) -> list[str]:
     """Return the evidence of a finding about a category of the budget."""
     # A bound on all idle time is more than the share: say of what.
     of_idle = found.floor in ("busy", "synced", "unsynced")
-    joint = ", " if found.idle_in or found.for_rank is not None else ", and "
+    where = found.idle_line or found.idle_in
+    joint = ", " if where or found.for_rank is not None else ", and "
     idle = f"{joint}removable idle time is {found.bound_pct:.1f} %" if of_idle else ""
-    lies = f", and {found.idle_in}" if found.idle_in else ""
+    lies = f", and {where}" if where else ""
     if found.for_rank is not None:
         lies = f", because rank {found.for_rank} is late (the advice is for rank {found.for_rank})"
     evidence = [f"{_part(found.bound)} takes {share}{_prepared(found)}{idle}{lies}"]
@@ -256,7 +259,7 @@ def _readbacks(found: _Found) -> str:
     many = f"the host waits for {found.readbacks:,} copies of up to {size}"
     if found.readbacks_per_step is not None:
         many += f" ({found.readbacks_per_step:.1f} per step)"
-    return many
+    return f"{many}, and {found.idle_line}" if found.idle_line else many
 
 
 def _waiting(found: _Found) -> list[str]:

@@ -202,6 +202,11 @@ CREATE MACRO is_plumbing(file) AS coalesce(
     false
 );
 
+-- Whether a function of Python only calls another one, by its name.
+CREATE MACRO is_wrapper(function) AS function IN (
+    '<lambda>', '_wrapped_call_impl', '_call_impl', 'wrapper', 'wrapped', 'inner', 'decorate_context', '_fn'
+);
+
 -- Whether code on the host causes idle time, by its category in gpu_time_budget.
 CREATE MACRO is_host_cause(cause) AS
     cause IN ('host', 'launch_gap', 'launch_api', 'sync', 'loading', 'building', 'no_work');

@@ -37,6 +37,7 @@ VIEWS = (
     "loop_findings",
     "few_blocks_findings",
     "migration_findings",
+    "_idle_lines",
 )
 
 #: Categories of kernels that the sentence names, and their minimum share, %.
@@ -379,7 +380,15 @@ def _owner(scope: Scope, gpu: Gpu, unit: str) -> str:
         )
     for (kind,) in _of_gpu(scope, gpu, "SELECT kind FROM loop_findings"):
         loop = "a while loop of XLA" if kind == "xla" else "a loop on the host"
-        return f"; {loop} reads values back to decide how to go on"
+        return f"; {loop} reads values back to decide how to go on{_line(scope, gpu, 'sync')}"
+    return _line(scope, gpu, gpu.bound)
+
+
+def _line(scope: Scope, gpu: Gpu, bound: str) -> str:
+    """Return the lines of the program that take most of the idle time with this cause."""
+    for own, said in _of_gpu(scope, gpu, "SELECT bound, words FROM _idle_lines"):
+        if own == bound:
+            return f": {said}"
     return ""
 
 

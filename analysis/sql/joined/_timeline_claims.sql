@@ -8,6 +8,7 @@ WITH contributors AS (
         any_value(share_pct ORDER BY rank) AS share_pct,
         any_value(confidence ORDER BY rank) AS confidence,
         any_value(slow_pct ORDER BY rank) AS slow_pct,
+        any_value(idle_line ORDER BY rank) AS idle_line,
         any_value(idle_in ORDER BY rank) AS idle_in,
         any_value(largest_gap ORDER BY rank) AS largest_gap,
         -- If most of the time in collectives is waiting, the cure for the waiting comes first.
@@ -37,6 +38,7 @@ claims AS (
         b.per_step AS readbacks_per_step,
         b.max_bytes AS readback_bytes,
         c.slow_pct,
+        c.idle_line,
         c.idle_in,
         CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
         CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,

@@ -52,6 +52,8 @@
 -- readback_bytes BIGINT: size of the largest small copy to the host, bytes
 -- slow_pct DOUBLE: percentage of the window during which the host repeatedly prepares the same launch, as in
 --   timeline_findings
+-- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time occurs;
+--   NULL if no stacks were sampled
 -- idle_in VARCHAR: description of where most of the category's idle time occurs
 -- causes VARCHAR: description of the causes of a long start-up, or of an operator's longest kernels
 -- largest_gap VARCHAR: description of the category's longest idle interval
@@ -153,7 +155,7 @@ SELECT
     waiting_pct, start_pct,
     last_rank, last_pct, last_cause, last_excess_ns, for_rank,
     readbacks, readbacks_per_step, readback_bytes,
-    slow_pct, idle_in, causes, largest_gap, ncu_verdict, explanation, notable,
+    slow_pct, idle_line, idle_in, causes, largest_gap, ncu_verdict, explanation, notable,
     bound_pct, most_pct, floor, nvidia_pct, confidence, technique, reports
 FROM ranked
 ORDER BY rank;

@@ -29,6 +29,8 @@
 -- slow_pct DOUBLE: percentage of the window during which the GPU is idle because the host repeatedly takes a
 --   long time to launch the same kernel; NULL unless `bound` is launch_overhead and these launches cause at
 --   least half of the overhead
+-- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time occurs;
+--   NULL if no stacks were sampled, or if the category is not idle time
 -- idle_in VARCHAR: description of where most of the category's idle time occurs; NULL if unknown, or if the
 --   category is not idle time
 -- largest_gap VARCHAR: description of the category's longest idle interval; NULL if the category is not
@@ -192,6 +194,7 @@ SELECT
     m.for_rank,
     CASE WHEN m.bound = 'launch_overhead' AND list_contains(f.features, 'slow_launches') THEN f.slow_pct END
         AS slow_pct,
+    n.words AS idle_line,
     w.idle_in,
     w.largest_gap
 FROM matched AS m
@@ -199,5 +202,6 @@ JOIN whole AS i ON i.report_id = m.report_id AND i.device = m.device
 JOIN _timeline_features AS f ON f.report_id = m.report_id AND f.device = m.device
 LEFT JOIN small_readbacks AS r ON r.report_id = m.report_id AND r.device = m.device
 LEFT JOIN _kernel_limits AS k ON k.report_id = m.report_id AND k.device = m.device
+LEFT JOIN _idle_lines AS n ON n.report_id = m.report_id AND n.device = m.device AND n.bound = m.bound
 LEFT JOIN gap_words AS w ON w.report_id = m.report_id AND w.device = m.device AND w.bound = m.bound
 ORDER BY m.report_id, m.device, rank;

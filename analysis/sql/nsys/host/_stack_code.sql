@@ -1,4 +1,5 @@
--- The code that each stack stands for: the innermost frame of the user, and the frame below it, which it calls.
+-- The code that each stack stands for: the innermost frame of the user, and the frame that it calls, without
+-- wrappers of calls.
 -- A stack without code of the user belongs to the innermost frame of its outermost library. Also, whether the
 -- thread waits in this stack for a process that works for it.
 -- @materialize
@@ -28,15 +29,15 @@ owned AS (
     FROM outermost AS o
     JOIN framed AS f USING (report_id, stack_id)
     GROUP BY o.report_id, o.stack_id, o.fetches, o.is_idle, o.user_depth
+),
+called AS (
+    SELECT o.report_id, o.stack_id, arg_max(f.frame_id, f.depth) AS frame_id
+    FROM owned AS o
+    JOIN framed AS f USING (report_id, stack_id)
+    WHERE f.depth < o.depth AND NOT is_wrapper(f.function)
+    GROUP BY ALL
 )
-SELECT
-    o.report_id,
-    o.stack_id,
-    o.fetches,
-    o.is_idle,
-    o.is_user,
-    c.frame_id,
-    b.frame_id AS called_id
+SELECT o.report_id, o.stack_id, o.fetches, o.is_idle, o.is_user, f.frame_id, c.frame_id AS called_id
 FROM owned AS o
-JOIN framed AS c USING (report_id, stack_id, depth)
-LEFT JOIN framed AS b ON b.report_id = o.report_id AND b.stack_id = o.stack_id AND b.depth = o.depth - 1;
+JOIN framed AS f USING (report_id, stack_id, depth)
+LEFT JOIN called AS c USING (report_id, stack_id);

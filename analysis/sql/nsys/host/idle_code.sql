@@ -59,7 +59,7 @@ leaves AS (
 codes AS (
     SELECT
         k.number, 'user' AS level, f.function, f.file, f.line, f.kind,
-        concat(b.function, ' (' || short_source(b.file) || ')') AS called,
+        b.function || ' (' || short_source(b.file) || ')' AS called,
         if(k.worker_stack_id IS NULL, NULL, 'worker process') AS via
     FROM stacks AS k
     JOIN _stack_code AS c
