@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -74,6 +75,12 @@ class Store:
                 f"or choose another with --store or ${STORE_VARIABLE}"
             )
         return store
+
+    @property
+    def option(self) -> str:
+        """The option that commands need to find this store; empty if they need none."""
+        usual = self.root == Store.locate().root
+        return "" if usual else f"--store {shlex.quote(str(self.root))}"
 
     def report_ids(self) -> list[str]:
         """Return the ids of the published reports, sorted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,22 +27,30 @@ from perfpipe.store import Store
 _PRINTED = (".out", ".err")
 
 
+#: Shows what is kept as soon as a timeline has been read and another profiler follows; returns
+#: whether there was something to show.
+Show = Callable[[], bool]
+
+
 def forget(result: TaskResult, files: Sequence[Path]) -> None:
     """Keep nothing of an incomplete result."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A task to measure: its plan, where it is launched, and what keeps intermediate results."""
+    """A task to measure: its plan, where it is launched, what keeps and shows partial results."""
 
     plan: Plan
     context: Context
     keep: Keep = forget
+    show: Show | None = None
 
 
-def measure(plan: Plan, context: Context, store: Store, keep: Keep = forget) -> TaskResult:
+def measure(
+    plan: Plan, context: Context, store: Store, keep: Keep = forget, show: Show | None = None
+) -> TaskResult:
     """Return the result of a task, with reports."""
-    (result,) = measure_in_turn([Measurement(plan, context, keep)], store)
+    (result,) = measure_in_turn([Measurement(plan, context, keep, show)], store)
     return result
 
 
@@ -65,7 +73,7 @@ def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResu
             results.append(replace(lost, ran=replace(ran(), exit_code=code)))
             continue
         if not task.plan.workload.tune:
-            result = profile(task.plan, task.context, store, result, task.keep)
+            result = profile(task.plan, task.context, store, result, task.keep, task.show)
         results.append(replace(result, ran=replace(ran(), exit_code=0)))
     return results
 
@@ -92,42 +100,46 @@ def timed_in_turn(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeErr
 
 
 def profile(
-    plan: Plan, context: Context, store: Store, result: TaskResult, keep: Keep = forget
+    plan: Plan,
+    context: Context,
+    store: Store,
+    result: TaskResult,
+    keep: Keep = forget,
+    show: Show | None = None,
 ) -> TaskResult:
     """Return a result with reports; a failed profiler does not affect the others.
 
     If the plan says so, its reports are ingested later.
     """
     started = time.monotonic() - sum(result.seconds or ())
-    job = Job(context, store, result, plan.profilers, keep, started)
+    job = Job(context, store, result, plan.profilers, started)
     errors: list[PerfpipeError] = []
-    notes: list[str] = []
-    seconds: dict[str, float] = {}
-    for name in plan.profilers:
-        keep(result, job.files)
+    for at, name in enumerate(plan.profilers):
+        if job.files and not plan.read_later:
+            # Kept if the run ends here.
+            job.read(job.files)
+        keep(job.so_far(missing=plan.profilers[at:]), job.files)
+        if show is not None and job.reports and not job.shown:
+            job.shown = show()
         context.say(f"{context.task.label}: {name}")
         try:
             collected = PROFILERS[name].collect(job)
         except NothingToProfile as reason:
-            notes.append(f"{name} profiled nothing: {reason}")
+            job.notes.append(f"{name} profiled nothing: {reason}")
         except PerfpipeError as error:
             errors.append(error)
         else:
             job.files += [collected.path, *collected.others]
-            notes += collected.notes
-            seconds[name] = collected.seconds
+            job.notes += collected.notes
+            job.seconds[name] = collected.seconds
     compiled.forget(context)
-    root = store.runs_dir.resolve()
-    result = replace(
-        result,
-        profilers=plan.profilers,
-        files=tuple(str(path.relative_to(root)) for path in job.files),
-        notes=(*result.notes, *notes),
-        profiler_s=seconds,
-    )
+    result = job.so_far()
     if plan.read_later:
+        result = replace(result, reports=())
         return failed(result, errors[0]) if errors else result
     result = with_reports(result, job.files, store, errors)
+    if result.reading_s is not None:
+        result = replace(result, reading_s=result.reading_s + job.reading_s)
     discard_raw(context.workload, result, job.files)
     return result
 

@@ -57,6 +57,11 @@ class Plan:
         return tuple(name for name in _PROFILERS[self.collector] if getattr(wanted, name))
 
     @property
+    def alone(self) -> bool:
+        """Whether there is one configuration."""
+        return self.workload.tune is None and len(self.tasks) == 1
+
+    @property
     def launches(self) -> int:
         """Maximum number of tasks."""
         tune = self.workload.tune

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -32,6 +32,11 @@ from perfpipe.templates.closing import closing_lines
 from perfpipe.templates.renderers import figure_files, load_ahead, render_html, render_markdown
 from perfpipe.viewmodel import Report
 from perfpipe.windows import STEADY
+
+#: What qualifies the first screen of a run that goes on.
+_PRELIMINARY = (
+    "Preliminary, from the timeline alone: the report at the end of the run replaces this."
+)
 
 
 def make_report(
@@ -171,12 +176,19 @@ def report_of_run(
         say(f"{' and '.join(kept)} of an earlier run kept; to choose names, use --html and --md")
 
 
+def preview_of_run(store: Store, run: RunRecord, step_range: str | int | None = None) -> str:
+    """Return the first screen of a run that goes on, as plain text."""
+    report = make_report(store, [run.run_id], step_range=step_range)
+    report = replace(report, notice=_PRELIMINARY)
+    width = shutil.get_terminal_size().columns
+    return "\n".join(closing_lines(report, (), store.option, width))
+
+
 def print_closing(report: Report, files: Sequence[str], store: Store) -> None:
     """Print the first screen of a report, in color if the terminal supports it."""
-    at = "" if store.root == Store.locate().root else f"--store {shlex.quote(str(store.root))}"
     width = shutil.get_terminal_size().columns
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    click.echo("\n".join(closing_lines(report, files, at, width, colour=colour)))
+    click.echo("\n".join(closing_lines(report, files, store.option, width, colour=colour)))
 
 
 def _free(*names: str) -> list[str]:

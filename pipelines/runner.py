@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from perfpipe.errors import TaskFailed
+from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.pipelines.collectors.base import Context
 from perfpipe.pipelines.confirming import confirm
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.launcher import Launcher
-from perfpipe.pipelines.measuring import measure, profile, with_reports
+from perfpipe.pipelines.measuring import Show, measure, profile, with_reports
 from perfpipe.pipelines.plan import Plan
 from perfpipe.pipelines.profilers import require_tools
 from perfpipe.pipelines.recording import RecordedTask, load_recording
@@ -22,11 +22,18 @@ from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.store import Store
 from perfpipe.units import counted
 
+#: Returns the first screen of a run that is not complete.
+Preview = Callable[[RunRecord], str]
 
-def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
+
+def execute(
+    plan: Plan, store: Store, progress: Progress, preview: Preview | None = None
+) -> RunRecord:
     """Run every configuration and return the run record, which is then in the store.
 
-    With `plan.resume`, the latest run of the workload is resumed, and its task results are kept.
+    The preview of a run with one configuration is printed between its timeline and ncu; a sweep has
+    none, because its configurations would fill the screen.  With `plan.resume`, the latest run
+    of the workload is resumed, and its task results are kept.
     Raises ToolMissing before anything is launched if a profiler is missing.
     """
     if plan.collector == "replay":
@@ -44,14 +51,33 @@ def execute(plan: Plan, store: Store, progress: Progress) -> RunRecord:
                     progress.step(_line(plan, kept, "kept"))
                     continue
                 directory = run.task_directory(task)
-                context = Context(plan.workload, task, launcher, directory, progress.detail)
-                result = measure(plan, context, store, run.keep)
+                context = Context(
+                    plan.workload, task, launcher, directory, progress.detail,
+                    progress.note if plan.alone else None,
+                )  # fmt: skip
+                show = _showing(run, progress, preview) if plan.alone and preview else None
+                result = measure(plan, context, store, run.keep, show)
                 run.add(result, directory)
                 progress.step(_line(plan, result, "measured"))
             if plan.workload.tune is not None:
                 confirm(plan, run, launcher, progress)
                 _profile_search(plan, run, launcher, store, progress)
     return run.record
+
+
+def _showing(run: Run, progress: Progress, preview: Preview) -> Show:
+    """Return a function that prints the preview of a run; a failure is only noted."""
+
+    def show() -> bool:
+        progress.detail("reading the timeline")
+        try:
+            progress.note(preview(run.record))
+        except PerfpipeError as error:
+            progress.note(f"no preliminary verdict: {error}")
+            return False
+        return True
+
+    return show
 
 
 def _still_counts(kept: TaskResult, plan: Plan) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perfpipe.errors import StoreError
 from perfpipe.pipelines.claim import claimed
+from perfpipe.pipelines.signals import Ended
 from perfpipe.pipelines.tasks import Task
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
@@ -112,11 +113,12 @@ class Run:
         self.write()
 
     def keep(self, result: TaskResult, files: Sequence[Path]) -> None:
-        """Add the reports of a result to this run, in case its task is interrupted."""
+        """Add a result that has reports to the record, in case its task is interrupted.
+
+        Only the record has it: a resumed run measures the task again.
+        """
         if not {*result.reports} <= {*self.record.reports}:
-            reports = tuple(sorted({*self.record.reports, *result.reports}))
-            self.record = replace(self.record, reports=reports)
-            self.write()
+            self.add(result)
 
     def write(self) -> None:
         """Write run.json."""
@@ -136,8 +138,11 @@ class Run:
         self.write()
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self.record = replace(self.record, status="interrupted", ended_at=utc_now())
+            if isinstance(error, Ended) and self.record.reports:
+                words = ("perfpipe report", self.record.run_id, self.store.option)
+                error.advice = f"; to show what was measured: {' '.join(filter(None, words))}"
             with contextlib.suppress(StoreError):
                 self.write()
             raise

@@ -228,11 +228,15 @@ def test_what_an_interrupted_run_has_read_is_told(
         patched.setattr(ncu, "collect_ncu", interrupted)
         assert cli("run", workload(), "--collector", "all") == 130
     (run,) = Store(tmp_path / "store").runs()
-    assert (run.status, len(run.reports), run.tasks) == ("interrupted", 1, ())
+    (task,) = run.tasks
+    assert (run.status, run.reports, task.done) == ("interrupted", task.reports, True)
+    assert (task.profilers, task.notes) == (("nsys",), ("ncu did not finish",))
+    assert len(task.reports) == 1 and task.seconds and task.profiler_s.keys() == {"nsys"}
     assert cli("report", "--md") == 0
     text = (tmp_path / "report.md").read_text()
     assert "GPU time budget" in text
     assert "No verdict" not in text
+    assert "ncu did not finish" in text
     assert cli("run", workload(), "--collector", "all", "--resume") == 0, cli.err
     assert _kinds(tmp_path) == ["ncu", "nsys"]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from perfpipe.cores import cores
 from perfpipe.errors import TaskFailed, ToolMissing
+from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tasks import Task
@@ -15,6 +19,7 @@ from perfpipe.pipelines.tools import explain
 from perfpipe.pipelines.workload import Workload
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
+from perfpipe.units import format_ns
 
 #: Environment variable with the collector that launched a program: plain, nsys, ncu or torch.
 COLLECTOR_VARIABLE = "PERFPIPE_COLLECTOR"
@@ -55,13 +60,22 @@ class Collected:
 
 @dataclass(frozen=True)
 class Context:
-    """A task to collect; `into` is the directory for output and reports of its launches."""
+    """A task to collect; `into` is the directory for output and reports of its launches.
+
+    `say` gets messages that a display may replace by the next one; `lasting`, if given, gets those
+    that are to stay.
+    """
 
     workload: Workload
     task: Task
     launcher: Launcher
     into: Path
     say: Say
+    lasting: Say | None = None
+
+    def tell(self, text: str) -> None:
+        """Print a message that stays, if the display keeps any."""
+        (self.lasting or self.say)(text)
 
     def launch(
         self,
@@ -127,8 +141,8 @@ class Context:
         return Collected(path, finished.seconds)
 
 
-#: Takes a result that is not complete yet, with the reports that are in the store already, and the
-#: files that profilers have written: all that is left if the task ends here.
+#: Takes a result that is not complete yet, with the files that profilers have written: all that is
+#: left if the task ends here.
 Keep = Callable[[TaskResult, Sequence[Path]], None]
 
 
@@ -136,18 +150,63 @@ Keep = Callable[[TaskResult, Sequence[Path]], None]
 class Job:
     """A task that is launched under one profiler after another.
 
-    `result` has the times without a profiler, `files` are the reports that earlier profilers wrote,
-    `profilers` the names of all that are run, and `started` is when the first launch was
-    (time.monotonic).
+    `result` has the times without a profiler, `profilers` the names of all that are run, `started`
+    is when the first launch was (time.monotonic).  What the profilers gave so far: `files`, the
+    times of their launches, s, their notes, and `reports` by file, with the time to read these, s.
+    `shown` says whether a verdict on these has been printed.
     """
 
     context: Context
     store: Store
     result: TaskResult
     profilers: Sequence[str]
-    keep: Keep
     started: float
     files: list[Path] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    reports: dict[Path, str] = field(default_factory=dict)
+    reading_s: float = 0.0
+    shown: bool = False
+
+    @property
+    def plain_s(self) -> float | None:
+        """How long the program takes without a profiler, s; None if it was not launched so."""
+        return statistics.median(self.result.seconds) if self.result.seconds else None
+
+    def announce(self, name: str, takes: str | None = None) -> None:
+        """Tell that a profiler is next, how long it takes, and what Ctrl-C keeps.
+
+        The default is what is known of every profiler: that it prolongs the program.
+        """
+        if takes is None:
+            plain = "unknown" if self.plain_s is None else format_ns(1e9 * self.plain_s)
+            takes = f"{plain} as without a profiler, plus its overhead"
+        if self.shown:
+            self.context.tell(f"{name} continues, {takes}; Ctrl-C keeps this")
+        else:
+            self.context.tell(f"{name} is next, {takes}")
+
+    def read(self, files: Sequence[Path]) -> None:
+        """Ingest files whose reports are unknown; one that cannot be ingested has none."""
+        began = time.monotonic()
+        new = [path for path in files if path not in self.reports]
+        for outcome in ingest_many(new, self.store, jobs=cores()):
+            if not isinstance(outcome, Failure):
+                self.reports[outcome.path] = outcome.report_id
+        self.reading_s += time.monotonic() - began
+
+    def so_far(self, missing: Sequence[str] = ()) -> TaskResult:
+        """Return the result with what the profilers gave; `missing` have not finished."""
+        root = self.store.runs_dir.resolve()
+        unfinished = [f"{name} did not finish" for name in missing]
+        return replace(
+            self.result,
+            profilers=tuple(name for name in self.profilers if name not in missing),
+            files=tuple(str(path.relative_to(root)) for path in self.files),
+            notes=(*self.result.notes, *self.notes, *unfinished),
+            profiler_s=dict(self.seconds),
+            reports=tuple(sorted(self.reports.values())),
+        )
 
 
 class Profiler(Protocol):

@@ -157,10 +157,10 @@ class Budget:
 class Guide:
     """The kernels that a guided launch of ncu profiles, and its time limit.
 
-    ncu is complete after `expected` launches; None if that is unknown.  `budget_s` is the time of
-    the whole configuration, if the limit follows from it.  With `from_start` ncu begins with the
-    program, so it also sees launches before the steps.  `ranks` says that the profiled process
-    communicates with others.
+    ncu is complete after `expected` launches, which take about `about_s`; None if that is unknown.
+    `budget_s` is the time of the whole configuration, if the limit follows from it.  With
+    `from_start` ncu begins with the program, so it also sees launches before the steps.  `ranks`
+    says that the profiled process communicates with others.
     """
 
     words: Sequence[str]
@@ -172,6 +172,13 @@ class Guide:
     from_start: bool = False
     ranks: bool = False
     notes: tuple[str, ...] = ()
+    about_s: float | None = None
+
+    def takes(self, timeout: float) -> str:
+        """Return how long ncu takes, for a program with a time limit, s."""
+        limit_s = min(self.limit_s, timeout)
+        most = f"at most {limit_s:.0f} s"
+        return f"about {min(self.about_s, limit_s):.0f} s, {most}" if self.about_s else most
 
     def summary(self) -> str:
         """Return a progress message on the launch of ncu."""
@@ -233,6 +240,7 @@ def guide_of(
         from_start,
         plan.processes > 1 and bool(plan.communication_pct),
         notes,
+        budget.expected_s(launches, depth),
     )
 
 

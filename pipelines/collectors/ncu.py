@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +29,6 @@ from perfpipe.pipelines.collectors.guide import (
     without_skip,
 )
 from perfpipe.pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
-from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tools import explain, require_tool
 from perfpipe.pipelines.workload import CollectNcu
@@ -77,7 +75,9 @@ class Ncu:
         options = job.context.workload.collect.ncu
         if options is None:
             raise ValueError("ncu")
-        return collect_ncu(job.context, options, _guide(job, options) if options.guided else None)
+        guide = _guide(job, options) if options.guided else None
+        job.announce("ncu", guide.takes(job.context.workload.timeout) if guide else None)
+        return collect_ncu(job.context, options, guide)
 
 
 def _guide(job: Job, options: CollectNcu) -> Guide:
@@ -86,21 +86,16 @@ def _guide(job: Job, options: CollectNcu) -> Guide:
     from perfpipe.pipelines.guiding import guide_by
 
     result = job.result
-    reports = [
-        outcome.report_id
-        for outcome in ingest_many(job.files[:1], job.store, jobs=1)
-        if not isinstance(outcome, Failure)
-    ]
-    job.keep(replace(result, reports=tuple(reports)), job.files)
+    job.read(job.files[:1])
     state = result.gpu_state or GpuState()
     budget = Budget(
-        statistics.median(result.seconds) if result.seconds else 0.0,
+        job.plain_s or 0.0,
         time.monotonic() - job.started,
         state.program_gb,
         # Only kernel replay saves memory.
         state.pinned_gb if options.replay_mode == "kernel" else None,
     )
-    report = next(iter(reports), None)
+    report = job.reports.get(job.files[0]) if job.files else None
     same = report is not None and compiled.is_kept(job.context)
     return guide_by(job.store, report, options, budget, from_start=same)
 
@@ -199,7 +194,9 @@ class _Guided:
         while not seen.kernels and self.left_s > _WORTH_RETRYING_S and self._widen(seen, finished):
             seen, finished, there = self._attempt(self._expecting())
         if seen.stopped and not there and self.left_s > _WORTH_RETRYING_S:
-            self.context.say("ncu: retrying without ending the program early")
+            self.context.tell(
+                "the program is launched again under ncu, and not ended early: its report was lost"
+            )
             seen, finished, there = self._attempt(Seen(self.context))
         if there and (seen.kernels or finished.ok):
             notes = self.guide.notes + self._left_out(finished, seen)
@@ -211,11 +208,17 @@ class _Guided:
         words = without_skip(self.guide.words)
         if finished.ok and seen.connected and words != self.guide.words:
             # A benchmark that lasts a fixed time launches fewer kernels under ncu.
-            self.context.say("ncu: retrying from the start of the program, with all its processes")
+            self.context.tell(
+                "the program is launched again under ncu, which profiles it from its start: it "
+                "ended before the chosen kernels"
+            )
             notes = (*self.guide.notes, _FEWER)
             self.guide = replace(self.guide, words=words, from_start=True, notes=notes)
         elif self.alone:
-            self.context.say("ncu: retrying with the child processes of the program")
+            self.context.tell(
+                "the program is launched again under ncu, with its child processes: its first "
+                "process has no kernels to profile"
+            )
         else:
             return False
         self.alone = False

@@ -45,6 +45,7 @@ class Nsys:
         if wanted.nsys is None:
             raise ValueError("nsys")
         compiled.forget(job.context)
+        job.announce("nsys")
         guides = "ncu" in job.profilers and wanted.ncu is not None and wanted.ncu.guided
         return collect_nsys(
             job.context, wanted.nsys, compiled.environment(job.context) if guides else {}
@@ -73,7 +74,9 @@ def collect_nsys(
     if lost_pct < thresholds()["timeline.unprocessed_pct"]:
         return traced
     # The lost events differ from launch to launch.
-    context.say(f"nsys lost {lost_pct:.0f} % of the CUDA events; retrying")
+    context.tell(
+        f"the program is launched again under nsys, which lost {lost_pct:.0f} % of the CUDA events"
+    )
     again = _trace(context, options, nsys.path, env)
     still_pct = lost_events(again.path)
     if still_pct >= thresholds()["timeline.unprocessed_pct"]:

@@ -26,6 +26,7 @@ class Torch:
         options = job.context.workload.collect.torch
         if options is None:
             raise ValueError("torch")
+        job.announce("torch.profiler")
         return collect_torch(job.context, options)
 
 

@@ -27,7 +27,7 @@ from perfpipe.pipelines.plan import COLLECTORS, Plan, choose_collector, planned_
 from perfpipe.pipelines.program import Program, program_of
 from perfpipe.pipelines.quick import quick as reduced
 from perfpipe.pipelines.quick import sizes_of
-from perfpipe.pipelines.runner import execute, raise_for_status
+from perfpipe.pipelines.runner import Preview, execute, raise_for_status
 from perfpipe.pipelines.signals import Ended, launching
 from perfpipe.pipelines.tasks import Task, directory_of
 from perfpipe.pipelines.tools import gpus_on
@@ -248,7 +248,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     _save(program, options)
     say(f"{workload.name}: {counted(plan.launches, 'configuration')}; {reason}")
     store = resolve_store(options.store_path)
-    record = _executed(plan, store, args)
+    preview = None if options.as_json or options.no_report else _preview(store, options.step_range)
+    record = _executed(plan, store, args, preview)
     if options.as_json:
         click.echo(json_document(run=asdict(record)))
     if not options.no_report:
@@ -291,14 +292,27 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
     return workload.collecting(**collect), options.workload, None
 
 
-def _executed(plan: Plan, store: Store, args: list[str]) -> RunRecord:
+def _preview(store: Store, step_range: str | int | None) -> Preview:
+    """Return what makes the first screen of a run while ncu has not run yet."""
+
+    def preview(record: RunRecord) -> str:
+        from perfpipe.pipelines.reporting import preview_of_run
+
+        return preview_of_run(store, record, step_range)
+
+    return preview
+
+
+def _executed(
+    plan: Plan, store: Store, args: list[str], preview: Preview | None = None
+) -> RunRecord:
     """Run a plan with progress; an interrupted run says how to continue it."""
     sweep(store)
     try:
         with launching(), progress(plan.workload.name, plan.launches) as steps:
-            return execute(plan, store, steps)
+            return execute(plan, store, steps, preview)
     except Ended as end:
-        end.advice = f"; to continue: {_resuming(args)}"
+        end.advice += f"; to continue: {_resuming(args)}"
         raise
     raise AssertionError("unreachable")
 
