@@ -62,6 +62,11 @@ class Plan:
         return self.workload.tune is None and len(self.tasks) == 1
 
     @property
+    def previewed(self) -> bool:
+        """Whether another profiler follows the timeline of the only configuration."""
+        return self.alone and len(self.profilers) > 1
+
+    @property
     def launches(self) -> int:
         """Maximum number of tasks."""
         tune = self.workload.tune

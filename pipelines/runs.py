@@ -73,15 +73,22 @@ class Run:
     def latest_measured(
         cls, store: Store, workload: str, words: tuple[str, ...] | None = None
     ) -> Run | None:
-        """Return the latest measured run of a workload, finished or not.
+        """Return the latest measured run of a workload, finished or not."""
+        runs = cls.measured(store, workload, words)
+        return cls(store, runs[-1]) if runs else None
 
-        For a program without a workload file, it is the run with the same command line.
+    @staticmethod
+    def measured(
+        store: Store, workload: str, words: tuple[str, ...] | None = None
+    ) -> list[RunRecord]:
+        """Return the measured runs of a workload, in the order of their start.
+
+        For a program without a workload file, these are the runs with the same command line.
         """
         # Records have the words without secrets.
         words = words and hide_words(words)
         named = [run for run in store.runs() if run.workload == workload and run.words == words]
-        runs = [run for run in named if not run.replayed]
-        return cls(store, runs[-1]) if runs else None
+        return [run for run in named if not run.replayed]
 
     def results(self) -> dict[str, TaskResult]:
         """Return the complete results of this run, by task key."""

@@ -13,6 +13,7 @@ import click
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from perfpipe.pipelines.console import progress, say
 from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.launches import announced
 from perfpipe.pipelines.options import (
     WithProgram,
     filter_option,
@@ -249,6 +250,9 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     say(f"{workload.name}: {counted(plan.launches, 'configuration')}; {reason}")
     store = resolve_store(options.store_path)
     preview = None if options.as_json or options.no_report else _preview(store, options.step_range)
+    if kind != "replay":
+        for line in announced(plan, store, preview=bool(preview) and plan.previewed):
+            say(line)
     record = _executed(plan, store, args, preview)
     if options.as_json:
         click.echo(json_document(run=asdict(record)))
