@@ -200,11 +200,19 @@ def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path
 def _files(command: tuple[str, ...], cwd: Path) -> dict[str, str]:
     """Return digests of the files that a command names, and of the Python modules next to them."""
     named = [cwd / word for word in command[1:] if word[:1] not in ("-", "/")]
-    files = {path for path in named if path.is_file()}
+    files = {path for path in named if _is_file(path)}
     files |= {
         beside for path in files if path.suffix == ".py" for beside in path.parent.glob("*.py")
     }
     return {path.name: _digest(path, path.stat().st_mtime_ns) for path in sorted(files)}
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a word is the name of a file; other words may be too long for a name."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 _DIGESTS: dict[tuple[Path, int], str] = {}

@@ -101,6 +101,13 @@ def test_nothing_is_replaced_in_the_words_of_a_program(text: str) -> None:
     assert task.command == ("a", text)
 
 
+def test_words_may_be_longer_than_names_of_files() -> None:
+    """Text of a program, as after `python -c`."""
+    workload = Workload(version=1, name="w", command=["python", "-c", "pass;" * 100])
+    (task,) = tasks(workload, Path("w.yaml"))
+    assert task.command[-1] == "pass;" * 100
+
+
 @given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1))
 def test_a_saved_file_says_the_same(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]
