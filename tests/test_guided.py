@@ -13,6 +13,7 @@ from conftest import Cli
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.collectors import guide, ncu, ncu_watch
+from perfpipe.pipelines.collectors.nsys import children_work
 from perfpipe.pipelines.workload import CollectNcu, load_workload
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
@@ -188,6 +189,43 @@ def test_where_other_processes_work_they_are_profiled_from_the_steps_on(
     assert "--target-processes=all" in second
     assert "--launch-skip-before-match" in second
     assert _task(tmp_path).notes == ()
+
+
+@pytest.mark.parametrize(("launched", "starts"), [(None, 2), ("+ 16777216", 1)])
+def test_where_the_timeline_shows_that_children_work_they_are_profiled_at_once(
+    launched: str | None, starts: int, workload: Write, profilers: Path, cli: Cli,
+    edited: Callable[..., Path],
+) -> None:  # fmt: skip
+    """A server's workers, say: a program of long imports is not launched in vain before."""
+    if launched:
+        other = f"UPDATE ProcessStreams SET globalPid = globalPid {launched}"
+        (profilers / "timeline.sqlite").unlink()
+        (profilers / "timeline.sqlite").symlink_to(edited("memcpy", other))
+    (profilers / "FAULT").write_text("children")
+    path = workload()
+    path.write_text(path.read_text().replace("[echo, good]", "['{python}', -c, pass]"))
+    assert cli("run", path, "--collector", "all") == 0, cli.err
+    words = (profilers / "ncu.log").read_text().splitlines()
+    assert len(words) == starts
+    assert "--target-processes=all" in words[-1]
+    again = "launched again under ncu, with its child processes: its first process has no kernels"
+    assert (again in cli.err) == (starts == 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "children"),
+    [
+        ("memcpy", False),  # python
+        ("ddp_single", True),  # torchrun, which starts two ranks
+        ("graph_whole", False),  # no kernels
+        ("collectives_rank0", False),  # unknown
+    ],
+)
+def test_an_export_shows_whether_the_launched_process_works(
+    name: str, children: bool, expand: Callable[[str], Path], tmp_path: Path
+) -> None:
+    assert children_work(expand(f"nsys/{name}.sqlite")) == children
+    assert not children_work(tmp_path / "nowhere.sqlite")
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,8 @@ class Guide:
     ncu is complete after `expected` launches, which take about `about_s`; None if that is unknown.
     `budget_s` is the time of the whole configuration, if the limit follows from it.  With
     `from_start` ncu begins with the program, so it also sees launches before the steps.  `ranks`
-    says that the profiled process communicates with others.
+    says that the profiled process communicates with others, `children` that only processes work on
+    the GPU that the program starts.
     """
 
     words: Sequence[str]
@@ -173,6 +174,7 @@ class Guide:
     ranks: bool = False
     notes: tuple[str, ...] = ()
     about_s: float | None = None
+    children: bool = False
 
     def takes(self, timeout: float) -> str:
         """Return how long ncu takes, for a program with a time limit, s."""

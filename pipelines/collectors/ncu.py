@@ -29,6 +29,7 @@ from perfpipe.pipelines.collectors.guide import (
     without_skip,
 )
 from perfpipe.pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
+from perfpipe.pipelines.collectors.nsys import children_work
 from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tools import explain, require_tool
 from perfpipe.pipelines.workload import CollectNcu
@@ -97,7 +98,8 @@ def _guide(job: Job, options: CollectNcu) -> Guide:
     )
     report = job.reports.get(job.files[0]) if job.files else None
     same = report is not None and compiled.is_kept(job.context)
-    return guide_by(job.store, report, options, budget, from_start=same)
+    guide = guide_by(job.store, report, options, budget, from_start=same)
+    return replace(guide, children="nsys" in job.seconds and children_work(job.files[0]))
 
 
 def collect_ncu(context: Context, options: CollectNcu, guide: Guide | None = None) -> Collected:
@@ -182,7 +184,7 @@ class _Guided:
     def __init__(self, context: Context, options: CollectNcu, guide: Guide, ncu: str) -> None:
         self.context, self.options, self.guide, self.ncu = context, options, guide, ncu
         self.report = context.into / "ncu.ncu-rep"
-        self.alone = works_alone(context.task.command)
+        self.alone = works_alone(context.task.command) and not guide.children
         self.limit_s = self.granted_s = self.left_s = min(guide.limit_s, context.workload.timeout)
         # It interrupts ncu at the limit, so that ncu writes its report; without it, ncu is killed.
         self.timeout = context.launcher.which(["timeout"])

@@ -144,6 +144,23 @@ def lost_events(database: Path) -> float:
     return 100.0 * max(produced - kept, 0) / produced if produced else 0.0
 
 
+def children_work(database: Path) -> bool:
+    """Return whether all kernels are from processes that the launched process started.
+
+    nsys keeps the output of the launched process under its id; False if an export lacks it.
+    """
+    uri = f"{database.as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as con:
+            launched, working = (
+                {pid for (pid,) in con.execute(f'SELECT DISTINCT globalPid FROM "{table}"') if pid}
+                for table in ("ProcessStreams", "CUPTI_ACTIVITY_KIND_KERNEL")
+            )
+    except sqlite3.Error:
+        return False
+    return bool(launched and working) and launched.isdisjoint(working)
+
+
 def _events(con: sqlite3.Connection) -> tuple[int, int]:
     """Return the numbers of produced and of stored events, if nsys reports a failure."""
     tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
