@@ -72,6 +72,18 @@ def test_as_much_of_each_launch_as_there_is_time_for() -> None:
     assert "40 launches, set=basic, within 32 s of the 88 s" in found[2].summary()
 
 
+def test_how_long_ncu_takes_follows_from_the_plain_run() -> None:
+    found = _guide(7)
+    expected_s = guide.Budget(7).expected_s(40, guide.DETAILED)
+    assert found.about_s == expected_s
+    assert found.takes(600) == f"about {expected_s:.0f} s, at most {found.limit_s:.0f} s"
+    # The program's own time limit is the lower one.
+    assert found.takes(10) == "about 10 s, at most 10 s"
+    # A program that was not launched without a profiler: nothing is known of its start.
+    assert _guide(0).takes(600) == "at most 50 s"
+    assert replace(found, about_s=None).takes(600) == f"at most {found.limit_s:.0f} s"
+
+
 def test_launches_of_a_program_with_much_memory_take_longer() -> None:
     """As H200 took with ncu 2025.3.1, by the program's memory (GB) and the passes of a launch."""
     seen = {(0.22, 21): 0.45, (2.4, 10): 0.47, (2.4, 21): 0.72, (7.7, 21): 1.03}

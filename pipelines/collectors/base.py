@@ -178,13 +178,14 @@ class Job:
 
         The default is what is known of every profiler: that it prolongs the program.
         """
-        if takes is None:
-            plain = "unknown" if self.plain_s is None else format_ns(1e9 * self.plain_s)
+        if takes is None and self.plain_s is not None:
+            plain = format_ns(1e9 * self.plain_s)
             takes = f"{plain} as without a profiler, plus its overhead"
+        known = f", {takes}" if takes else ""
         if self.shown:
-            self.context.tell(f"{name} continues, {takes}; Ctrl-C keeps this")
+            self.context.tell(f"{name} continues{known}; Ctrl-C keeps this")
         else:
-            self.context.tell(f"{name} is next, {takes}")
+            self.context.tell(f"{name} is next{known}")
 
     def read(self, files: Sequence[Path]) -> None:
         """Ingest files whose reports are unknown; one that cannot be ingested has none."""

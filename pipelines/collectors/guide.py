@@ -242,7 +242,7 @@ def guide_of(
         from_start,
         plan.processes > 1 and bool(plan.communication_pct),
         notes,
-        budget.expected_s(launches, depth),
+        budget.expected_s(launches, depth) if budget.plain_s else None,
     )
 
 
