@@ -230,6 +230,10 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     perfpipe run workloads/gemm.yaml --filter dtype=fp16 --dry-run
     perfpipe run workloads/fused_matmul_tuning.yaml --resume
 
+    Before the first launch, perfpipe prints which launches there will be, why, and how long they
+    took the last time.  If there is one configuration, a preliminary verdict follows the timeline,
+    before ncu starts; Ctrl-C then keeps the timeline and the times.  Both go to stderr.
+
     When perfpipe exits or is killed (Ctrl-C, SIGTERM, SIGHUP or even SIGKILL), every process that
     it started is terminated.  --resume continues the run.
     """
