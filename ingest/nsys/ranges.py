@@ -18,6 +18,9 @@ from perfpipe.ingest.sequences import depths, latest_reaching
 STYLES = ("PushPop", "StartEnd", "Mark")
 PUSH_POP, START_END, MARK = range(3)
 
+#: Domains of ranges that a profiler adds, which annotate nothing: who holds Python's lock.
+PROFILERS = frozenset({"GIL Trace"})
+
 #: Profiled threads to process concurrently; more would only use more memory.
 _THREADS = 2
 
@@ -28,7 +31,7 @@ class Ranges:
 
     All arrays have the same length; codes, of 16 or 32 bits, are NONE (-1) for missing values.
     `end` is STILL_OPEN if the capture does not contain it.  `on_one_thread` is true for ranges that
-    begin and end on the same thread, false for marks.  `payloads` are as exported, by range_id.
+    begin and end on the same thread, false for marks and what a profiler adds.  `payloads` are as exported, by range_id.
     """
 
     start: Ints
@@ -57,10 +60,13 @@ class Ranges:
         self.on_one_thread, nested = (columns.new(count, bool) for _ in range(2))
         both = columns.new(count, np.int64)
         threads, pairs, mixed = set[int](), set[int](), set[int]()
+        profilers = [code for code, name in enumerate(self.domains) if name in PROFILERS]
         for some in slices(count):
             style, thread, other = self.style[some], self.thread[some], self.end_thread[some]
-            self.on_one_thread[some] = (style != MARK) & ((other == NONE) | (other == thread))
-            nested[some] = style == PUSH_POP
+            annotates = ~np.isin(self.domain[some], profilers)
+            on_one = (style != MARK) & ((other == NONE) | (other == thread))
+            self.on_one_thread[some] = on_one & annotates
+            nested[some] = (style == PUSH_POP) & annotates
             both[some] = thread * np.int64(len(self.domains)) + self.domain[some]
             threads.update(present(thread[nested[some]]))
             pairs.update(present(both[some][nested[some]]))
