@@ -105,6 +105,19 @@ class HostStacks:
 
     def write(self, builder: ReportBuilder, why_none: str) -> None:
         """Write the tables; without samples, record the reason."""
+        self.write_stacks(builder)
+        self._write_samples(builder)
+        if not any(samples.time_ns for samples in self.samples):
+            self.lack(builder, why_none)
+
+    @staticmethod
+    def lack(builder: ReportBuilder, reason: str) -> None:
+        """Record why there are no stacks."""
+        for table in (FRAMES, STACKS, SAMPLES):
+            builder.lacks(table, reason)
+
+    def write_stacks(self, builder: ReportBuilder) -> None:
+        """Write host_frames and host_stacks."""
         frames = {frame: at for at, frame in enumerate(dict.fromkeys(_all(self.stacks)))}
         owners = Owners(self.stacks)
         owned = [owners.of(frame) for frame in frames]
@@ -125,10 +138,6 @@ class HostStacks:
         names = ("stack_id", "depth", "frame_id")
         columns = {name: [row[at] for row in placed] for at, name in enumerate(names)}
         builder.write(STACKS, columns, len(placed))
-        self._write_samples(builder)
-        if not any(samples.time_ns for samples in self.samples):
-            for table in (FRAMES, STACKS, SAMPLES):
-                builder.lacks(table, why_none)
 
     def _write_samples(self, builder: ReportBuilder) -> None:
         parts = [_columns(samples) for samples in self.samples if samples.time_ns]

@@ -23,7 +23,8 @@ KERNELS = "kernel"
 MEMORY = ("gpu_memcpy", "gpu_memset")
 ANNOTATIONS, OPERATORS = "user_annotation", "cpu_op"
 RANGES = (ANNOTATIONS, OPERATORS)
-READ = frozenset((*CALLS, KERNELS, *MEMORY, *RANGES))
+FUNCTIONS = "python_function"
+READ = frozenset((*CALLS, KERNELS, *MEMORY, *RANGES, FUNCTIONS))
 
 #: Calls of an accelerator's runtime and driver: cuda_runtime, hip_runtime, xpu_driver.
 _CALL = re.compile(r"(?:cuda|hip|xpu|musa|gcu|privateuse1)_(runtime|driver)")
@@ -122,7 +123,7 @@ class Admission:
         rank, pid = _process(event.get("pid"))
         tid = _thread(event.get("tid"))
         # Old versions write "stream 7" as the thread of GPU events.
-        on_host = category in CALLS or category in RANGES
+        on_host = category in CALLS or category in RANGES or category == FUNCTIONS
         whole = {
             "name": name is not None,
             "start": start is not None,

@@ -15,9 +15,10 @@ from perfpipe.ingest.compressed import chunks
 from perfpipe.ingest.nsys.launches import join_launches
 from perfpipe.ingest.nsys.timeline import RANGES as RANGES_TABLE
 from perfpipe.ingest.nsys.timeline import write_timeline
-from perfpipe.ingest.torch.events import LATEST_NS, Admission, number_of, text_of
+from perfpipe.ingest.torch.events import FUNCTIONS, LATEST_NS, Admission, number_of, text_of
 from perfpipe.ingest.torch.memory import MemoryEvents
 from perfpipe.ingest.torch.other_traces import kind_of_trace, without_events
+from perfpipe.ingest.torch.python_stacks import PythonFunctions
 from perfpipe.ingest.torch.ranks import DistinctNumbers
 from perfpipe.ingest.torch.rows import Rows
 from perfpipe.ingest.torch.spool import open_sorter
@@ -29,7 +30,7 @@ from perfpipe.scratch import scratch
 _LACKING = (
     "nsys_syncs", "nsys_cuda_events", "nsys_graph_nodes", "nsys_osrt", "nsys_overhead",
     "nsys_memory_usage", "nsys_gpu_metrics", "nsys_diagnostics", "nsys_gpu_page_faults",
-    "nsys_cpu_page_faults", "host_frames", "host_stacks", "host_samples",
+    "nsys_cpu_page_faults",
 )  # fmt: skip
 
 #: Earlier times count from something else than 1970: September 2001, ns.
@@ -46,14 +47,21 @@ def read_kineto(builder: ReportBuilder) -> None:
     trace = TraceJson(chunks(builder.source.content))
     admission = Admission()
     with scratch() as directory:
-        rows, memory = Rows(directory), MemoryEvents(directory)
+        rows, memory, functions = (
+            Rows(directory),
+            MemoryEvents(directory),
+            PythonFunctions(directory),
+        )
         processes = set[str]()
         try:
             for event in trace.events():
                 kind = event.get("ph")
                 if kind == "X":
                     if (admitted := admission.admit(event)) is not None:
-                        rows.add(admitted)
+                        if admitted.category == FUNCTIONS:
+                            functions.add(admitted, rows.process(admitted))
+                        else:
+                            rows.add(admitted)
                     elif "cat" not in event:
                         processes.add(text_of(event.get("pid")) or "")
                 elif kind == "i":
@@ -72,7 +80,7 @@ def read_kineto(builder: ReportBuilder) -> None:
             )
             why = builder.incomplete or builder.lost[1] or nothing
             raise InputError(f"{builder.source.path}: {why}")
-        _write(builder, trace.members, rows, memory, Columns(directory))
+        _write(builder, trace.members, rows, memory, functions, Columns(directory))
 
 
 def _process_name(event: Mapping[str, Any]) -> str:
@@ -101,6 +109,7 @@ def _write(
     members: Mapping[str, Any],
     rows: Rows,
     memory: MemoryEvents,
+    functions: PythonFunctions,
     columns: Columns,
 ) -> None:
     if rows.at_zero and rows.zero > 0:
@@ -114,6 +123,7 @@ def _write(
         tables.write_calls()
         tables.write_arguments()
         memory.write(builder, con, rows.zero)
+        functions.write(builder, con, rows.zero)
     give_back()
     ranges = tables.ranges()
     builder.write("nsys_graph_launches", {}, 0)

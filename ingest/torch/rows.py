@@ -99,8 +99,12 @@ class Rows:
                 None if shapes is None else _as_json(args.get(_TYPES)), _payload(args), *times,
             ))  # fmt: skip
 
+    def process(self, event: Event) -> int:
+        """Return the process of an event on the host."""
+        return self._processes.of(event.rank, event.pid)
+
     def _process(self, event: Event, counted: dict[str, Counter[int]]) -> int:
-        pid = self._processes.of(event.rank, event.pid)
+        pid = self.process(event)
         counted.setdefault(event.rank, Counter())[pid] += 1
         return pid
 
