@@ -5,8 +5,8 @@ Each matches a path with forward slashes, from its beginning to the part that na
 
 from __future__ import annotations
 
-#: Packages that are installed: .../site-packages/, with or without a folder or archive of an egg.
-PACKAGES = r"^(?:.*/)?(?:site|dist)-packages/(?:[^/]+\.egg/)?"
+#: Packages that are installed: in .../site-packages/, eggs and wheels.
+PACKAGES = r"^(?:.*/)?(?:(?:site|dist)-packages/|[^/]+\.(?:egg|whl)/)"
 
 #: The standard library: .../lib/python3.11/, .../python311.zip/, and C:/.../Lib/ on Windows.
 STANDARD = (

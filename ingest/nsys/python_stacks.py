@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfpipe.ingest.arrays import Ints, ints
-from perfpipe.ingest.frames import NO_CALL, NO_STACK, Frame, HostStacks, Samples
+from perfpipe.ingest.frames import Frame
+from perfpipe.ingest.host_stacks import NO_CALL, NO_STACK, HostStacks, Samples
 
 #: Domains of the marks, and the source of their stacks.
 SAMPLING, BACKTRACE = "Python Periodic Sampling", "Python Backtrace on CUDA"

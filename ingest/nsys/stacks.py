@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfpipe.ingest.builder import ReportBuilder
-from perfpipe.ingest.frames import HostStacks
+from perfpipe.ingest.host_stacks import HostStacks
 from perfpipe.ingest.nsys.python_stacks import BACKTRACE, Calls, Mark, add_stacks
 from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.stored import read_columns

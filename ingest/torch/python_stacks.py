@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from perfpipe.ingest.builder import ReportBuilder
-from perfpipe.ingest.frames import SAMPLES, Frame, HostStacks
+from perfpipe.ingest.frames import Frame
+from perfpipe.ingest.host_stacks import SAMPLES, HostStacks
 from perfpipe.ingest.torch.events import Event
 from perfpipe.ingest.torch.spool import Spool
 
@@ -30,6 +31,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 #: The call of a module, and the file of the function that it replaces: nn.Module: Linear_0
 _MODULE, _MODULE_FILE = "nn.Module: ", "torch/nn/modules/module.py"
+
+_NUMBERS = ("pid", "tid", "start_ns", "end_ns")
 
 #: Frames that are kept of a stack, outermost first.
 _DEEPEST = 1_000
@@ -60,11 +63,9 @@ class PythonFunctions:
         tree = _Tree(stacks, self._functions)
         threads: dict[tuple[int, int], _Thread] = {}
         for batch in self._functions.in_time_order(con, zero - _BEFORE, outer_first=True):
-            columns = [batch.numbers(name).to_pylist() for name in ("pid", "tid")]
-            columns += [batch.numbers(name).to_pylist() for name in ("start_ns", "end_ns")]
-            for pid, tid, start, end, name in zip(
-                *columns, batch.codes("name").tolist(), strict=True
-            ):
+            numbers = [batch.numbers(name).to_pylist() for name in _NUMBERS]
+            names = batch.codes("name").tolist()
+            for pid, tid, start, end, name in zip(*numbers, names, strict=True):
                 if (thread := threads.get((pid, tid))) is None:
                     thread = threads[pid, tid] = _Thread(tree, start)
                 self._add_pieces(pid, tid, thread.begin(name, start, end))
