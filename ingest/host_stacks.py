@@ -59,6 +59,15 @@ class HostStacks:
         """Return the number of a stack, NO_STACK for an empty one."""
         return self.stacks.setdefault(stack, len(self.stacks)) if stack else NO_STACK
 
+    def calls(self) -> set[tuple[int, int]]:
+        """Return process and correlation id of the CUDA calls whose stacks are known."""
+        return {
+            (pid, call)
+            for samples in self.samples
+            for pid, call, stack in zip(samples.pid, samples.call, samples.stack, strict=True)
+            if call != NO_CALL and stack != NO_STACK
+        }
+
     def write(self, builder: ReportBuilder, why_none: str) -> None:
         """Write the tables; without samples, record the reason."""
         self.write_stacks(builder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,7 +41,7 @@ def _stacks(events: list[dict[str, Any]], directory: Path) -> list[tuple[Any, ..
     report = store.root / "reports" / ingest(path, store).report_id
     if not (report / "host_samples.parquet").exists():
         return []
-    return duckdb.sql(_STACKS.format(report)).fetchall()
+    return duckdb.execute(_STACKS.format(report)).fetchall()
 
 
 def _function(name: str, start: int, end: int, tid: int = 7) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def _function(name: str, start: int, end: int, tid: int = 7) -> dict[str, Any]:
 Calls = list[tuple[str, int, int]]
 
 #: Names of functions with cuts of the time that they take.
-_TREES = st.recursive(
+_TREES: Any = st.recursive(
     st.just([]),
     lambda inner: st.lists(
         st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 9), inner), max_size=4
@@ -83,8 +84,8 @@ def test_stacks_cover_each_nanosecond_of_the_functions_once(one: Any, two: Any) 
     expected = []
     for tid, calls in threads.items():
         at = [[name for name, start, end in calls if start <= ns < end] for ns in range(60)]
-        for stack, group in groupby(range(60), key=lambda ns, at=at: at[ns]):
-            times = [*group]
+        for stack, group in groupby(enumerate(at), key=itemgetter(1)):
+            times = [ns for ns, _ in group]
             if stack:
                 expected.append((7, tid, times[0], times[-1] + 1, stack))
     assert found == sorted(expected, key=lambda row: (row[2], row[1]))

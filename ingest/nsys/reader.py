@@ -62,7 +62,7 @@ def _read(builder: ReportBuilder, columns: Columns) -> None:
     if ranges is None:
         builder.lacks(RANGES, why_no_ranges(export))
     write_payloads(builder, export, ranges)
-    write_stacks(builder, resolver, stacks)
+    write_stacks(builder, export, resolver, stacks)
     write_timeline(builder, launches, ranges)
     _check(builder, export, resolver)
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.host_stacks import HostStacks
+from perfpipe.ingest.nsys.export import Export
+from perfpipe.ingest.nsys.native_stacks import add_native_stacks
 from perfpipe.ingest.nsys.python_stacks import BACKTRACE, Calls, Mark, add_stacks
 from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.stored import read_columns
@@ -14,9 +16,12 @@ _NO_STACKS = "the capture has no stacks; record them with nsys profile --python-
 _NO_BLOBS = "the stacks are not in the export; export with nsys export --include-blobs=true"
 
 _CALLS, _CALL_COLUMNS = "nsys_api_calls", ("pid", "tid", "start_ns", "end_ns", "correlation_id")
+_KERNELS = "nsys_kernels"
 
 
-def write_stacks(builder: ReportBuilder, resolver: Resolver, marks: Sequence[Mark]) -> None:
+def write_stacks(
+    builder: ReportBuilder, export: Export, resolver: Resolver, marks: Sequence[Mark]
+) -> None:
     """Write host_samples, host_stacks and host_frames; `marks` have the stacks of Python."""
     stacks = HostStacks()
     readable = [mark for mark in marks if mark.content]
@@ -24,6 +29,7 @@ def write_stacks(builder: ReportBuilder, resolver: Resolver, marks: Sequence[Mar
         calls = _calls(builder) if any(mark.domain == BACKTRACE for mark in readable) else Calls()
         if damaged := add_stacks(stacks, resolver.texts(), readable, calls):
             builder.lose("NVTX_EVENTS", "have an unreadable Python stack", damaged, len(readable))
+    add_native_stacks(stacks, export, resolver.texts(), _kernels(builder), stacks.calls())
     stacks.write(builder, _NO_BLOBS if marks and not readable else _NO_STACKS)
 
 
@@ -31,3 +37,11 @@ def _calls(builder: ReportBuilder) -> Calls:
     if not builder.stored[_CALLS].rows:
         return Calls()
     return Calls(read_columns(builder.directory / f"{_CALLS}.parquet", [*_CALL_COLUMNS]))
+
+
+def _kernels(builder: ReportBuilder) -> set[str]:
+    """Return the full names of kernels."""
+    if not builder.stored[_KERNELS].rows:
+        return set()
+    names = read_columns(builder.directory / f"{_KERNELS}.parquet", ["demangled"])["demangled"]
+    return set(names.unique().drop_null().to_pylist())
