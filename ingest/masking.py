@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perfpipe.secrets import HIDDEN, blank, hide, is_secret, secrets_in
+from perfpipe.source_paths import without_folders
 
 #: An absolute path with at least one directory.
 _PATH = re.compile(r"(?<![\w/.])/(?:[\w.+@~-]+/)+[\w.+-]*")
@@ -50,13 +51,15 @@ def names_in(texts: Iterable[str | None], *more: str | None) -> frozenset[str]:
 
 
 def mask(text: str, names: frozenset[str]) -> str:
-    """Return a text without directories in paths, revealing variables and names.
+    """Return a text without revealing variables, names, and directories in paths.
+
+    Directories of installed Python code stay, because they say whose code it is.
 
     >>> mask("/home/ada/run/train.py on gpu-17", frozenset({"ada", "gpu-17"}))
     'train.py on xxxxxx'
     """
     text = _VARIABLE.sub("", hide(text))
-    text = _PATH.sub(lambda match: match[0].rsplit("/", 1)[1], text)
+    text = _PATH.sub(lambda match: without_folders(match[0]), text)
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, "x" * len(name))
     return text

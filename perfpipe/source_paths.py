@@ -5,6 +5,8 @@ Each matches a path with forward slashes, from its beginning to the part that na
 
 from __future__ import annotations
 
+import re
+
 #: Packages that are installed: in .../site-packages/, eggs and wheels.
 PACKAGES = r"^(?:.*/)?(?:(?:site|dist)-packages/|[^/]+\.(?:egg|whl)/)"
 
@@ -16,3 +18,20 @@ STANDARD = (
 
 #: A cell of a notebook, which ipykernel writes to a file.
 CELL = r"^(?:.*/)?ipykernel_\d+/(\d+)\.py$"
+
+#: The part of a path that says whose code it is, but not where or by whom it was installed.
+_OWNER = re.compile(
+    r".*/((?:site|dist)-packages/.*|[^/]+\.(?:egg|whl)/.*|lib(?:64)?/(?:python|pypy)\d\.\d+t?/.*"
+    r"|python\d\d+\.zip/.*|\.triton/cache/.*|ipykernel_\d+/.*)|.*/(torchinductor_)[^/]*(/.*)"
+)
+
+
+def without_folders(path: str) -> str:
+    """Return the part of an absolute path that says whose code it is, otherwise the base name.
+
+    >>> without_folders("/home/ada/v/lib/python3.12/site-packages/torch/nn/init.py")
+    'site-packages/torch/nn/init.py'
+    """
+    if found := _OWNER.fullmatch(path):
+        return "".join(part for part in found.groups() if part)
+    return path.rpartition("/")[2]

@@ -11,8 +11,10 @@ import html
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from perfpipe.ingest.arrays import Ints, ints
@@ -30,6 +32,25 @@ _HEADER, _COUNT = struct.Struct("<4Q"), struct.Struct("<QiI")
 _FRAME = np.dtype([("function", "<u8"), ("file", "<u8"), ("line", "<i4"), ("unused", "<u4")])
 
 
+def _frames(content: bytes | str) -> npt.NDArray[Any]:
+    """Return the frames in a payload; raises ValueError or struct.error if it is damaged."""
+    raw = bytes.fromhex(content) if isinstance(content, str) else content
+    _, _, size, offset = _HEADER.unpack_from(raw)
+    _, _, count = _COUNT.unpack_from(raw, offset)
+    if _COUNT.size + count * _FRAME.itemsize > size:
+        raise ValueError
+    return np.frombuffer(raw, _FRAME, count, offset + _COUNT.size).copy()
+
+
+def strings_of(content: bytes | str) -> set[int]:
+    """Return the ids of strings in a payload if it may be a stack."""
+    try:
+        frames = _frames(content)
+    except (ValueError, struct.error):
+        return set()
+    return {*frames["function"].tolist(), *frames["file"].tolist()}
+
+
 class PythonStacks:
     """Decodes payloads; `strings` are the texts of StringIds."""
 
@@ -42,12 +63,7 @@ class PythonStacks:
     def number(self, content: bytes | str) -> int:
         """Return the number of the stack in a payload; NO_STACK if it is empty or damaged."""
         try:
-            raw = bytes.fromhex(content) if isinstance(content, str) else content
-            _, _, size, offset = _HEADER.unpack_from(raw)
-            _, _, count = _COUNT.unpack_from(raw, offset)
-            if _COUNT.size + count * _FRAME.itemsize > size:
-                raise ValueError
-            frames = np.frombuffer(raw, _FRAME, count, offset + _COUNT.size).copy()
+            frames = _frames(content)
         except (ValueError, struct.error):
             self.damaged += 1
             return NO_STACK

@@ -20,24 +20,31 @@ from perfpipe.ingest.nsys.metadata import (
     allowed_variables,
     hide_arguments,
 )
+from perfpipe.ingest.nsys.python_stacks import strings_of
 
 #: Tables to keep; unknown tables could contain anything.
 _KEPT = re.compile(
     r"ENUM_\w+|NVTX_\w+|CUPTI_ACTIVITY_KIND_\w+|StringIds|GPU_METRICS|PROFILER_OVERHEAD|MPI_\w+"
-    r"|OSRT_API|CUDA_\w+_EVENTS|PROCESSES|ThreadNames|DIAGNOSTIC_EVENT"
+    r"|OSRT_API|(CUDA|SAMPLING|OSRT)_CALLCHAINS|COMPOSITE_EVENTS|CUDA_\w+_EVENTS|PROCESSES|ThreadNames|DIAGNOSTIC_EVENT"
     rf"|ANALYSIS_DETAILS|{'|'.join(EXPORT_META)}|META_DATA_CAPTURE|TARGET_INFO_(GPU|GPU_METRICS|CUDA_DEVICE"
     r"|CUDA_CONTEXT_INFO|CUDA_STREAM|SESSION_START_TIME|SYSTEM_ENV)"
 )
 
-#: Columns that identify a machine.
-_IDENTITY = frozenset({"uuid", "busLocation", "ctxswDevPath", "ctrlDevPath", "luid"})
+#: Columns that identify a machine, or a place in its memory.
+_IDENTITY = frozenset({"uuid", "busLocation", "ctxswDevPath", "ctrlDevPath", "luid", "originalIP"})
 
 _REFERS = re.compile(r"^\s*\"?(\w+)\"?\s.*REFERENCES StringIds", re.MULTILINE)
 
 #: Columns that refer to StringIds, for exports whose schema lacks this information.
 _STRING_COLUMNS = frozenset(
-    {"nameId", "textId", "jsonTextId", "shortName", "demangledName", "mangledName"}
-)
+    {
+        "nameId", "textId", "jsonTextId", "shortName", "demangledName", "mangledName", "symbol",
+        "module",
+    }
+)  # fmt: skip
+
+#: Column with the stacks of Python, which refer to StringIds.
+_PAYLOAD = "binaryData"
 
 _BATCH = 10_000
 
@@ -163,6 +170,9 @@ def _copy_table(
         for column in strings:
             at = columns.index(column)
             used.update(row[at] for row in rows if row[at] is not None)
+        if _PAYLOAD in columns:
+            at = columns.index(_PAYLOAD)
+            used.update(key for row in rows if row[at] for key in strings_of(row[at]))
 
 
 def _clean(
