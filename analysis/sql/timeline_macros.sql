@@ -217,3 +217,13 @@ CREATE MACRO share_interval(share, samples) AS CASE WHEN samples > 0 THEN list_t
     lambda z: 100 * (share + 1.920729 / samples
         + z * sqrt(share * (1 - share) / samples + 0.9603647 / samples ** 2)) / (1 + 3.841459 / samples)
 ) END;
+
+-- Whether a frame of Python waits for threads of PyTorch that compute gradients.
+CREATE MACRO is_backward(file, function) AS coalesce(
+    contains(function, 'run_backward')
+    OR (
+        regexp_matches(file, '(^|/)torch/(autograd/__init__|_tensor)\.py$')
+        AND function IN ('backward', 'grad')
+    ),
+    false
+);

@@ -6,7 +6,7 @@
 CREATE VIEW _code_gaps AS
 WITH cells AS (
     SELECT report_id, pid, tid, start_ns, end_ns
-    FROM host_samples
+    FROM _host_samples
     WHERE start_ns < end_ns
 ),
 threads AS (

@@ -7,7 +7,7 @@
 CREATE VIEW _idle_pieces AS
 WITH cells AS (
     SELECT report_id, pid, tid, start_ns, end_ns, stack_id, time_ns
-    FROM host_samples
+    FROM _host_samples
     WHERE start_ns < end_ns
 ),
 others AS (
@@ -53,7 +53,7 @@ seen AS (
         s.correlation_id IS NOT NULL AS exact,
         count(*) OVER (PARTITION BY w.track, w.op_id) AS samples
     FROM (
-        FROM host_samples JOIN wait_tracks USING (report_id, pid, tid)
+        FROM _host_samples JOIN wait_tracks USING (report_id, pid, tid)
     ) AS s
     ASOF JOIN waits AS w
         ON w.track = s.track AND w.report_id = s.report_id AND w.pid = s.pid AND w.tid = s.tid
