@@ -39,8 +39,8 @@ samples AS (
     FROM _host_samples AS s
     JOIN _stack_code AS c USING (report_id, stack_id)
 ),
-traced AS (
-    FROM samples WHERE source = 'python tracing'
+cells AS (
+    FROM samples WHERE start_ns < end_ns
 ),
 backtraces AS (
     SELECT report_id, pid, correlation_id, any_value(stack_id ORDER BY time_ns) AS stack_id
@@ -49,27 +49,31 @@ backtraces AS (
     GROUP BY ALL
 ),
 own AS (
-    SELECT c.number, coalesce(b.stack_id, CASE WHEN t.end_ns > c.start_ns THEN t.stack_id END) AS stack_id
+    SELECT
+        c.number,
+        coalesce(
+            b.stack_id, CASE WHEN t.end_ns > c.start_ns AND t.source = 'python tracing' THEN t.stack_id END
+        ) AS stack_id,
+        coalesce(t.end_ns > c.start_ns AND t.is_user, false) AS in_program
     FROM calls AS c
     LEFT JOIN backtraces AS b
         ON b.report_id = c.report_id AND b.pid = c.pid AND b.correlation_id = c.correlation_id
-    ASOF LEFT JOIN traced AS t
+    ASOF LEFT JOIN cells AS t
         ON t.report_id = c.report_id AND t.pid = c.pid AND t.tid = c.tid AND t.start_ns <= c.start_ns
 ),
 known AS MATERIALIZED (
-    SELECT c.*, s.frame_id, s.called_id, coalesce(s.is_user, false) AS is_user
+    SELECT c.*, s.frame_id, s.called_id, coalesce(s.is_user, false) AS is_user, o.in_program
     FROM calls AS c
     JOIN own AS o USING (number)
     LEFT JOIN _stack_code AS s ON s.report_id = c.report_id AND s.stack_id = o.stack_id
 ),
 -- Stacks of threads that wait for gradients.
 backward AS (
-    SELECT s.*
-    FROM samples AS s
+    FROM cells
     SEMI JOIN (
         FROM host_stacks JOIN host_frames AS f USING (report_id, frame_id) WHERE is_backward(f.file, f.function)
-    ) AS b ON b.report_id = s.report_id AND b.stack_id = s.stack_id
-    WHERE s.is_user AND s.start_ns < s.end_ns
+    ) USING (report_id, stack_id)
+    WHERE is_user
 ),
 threads AS (
     SELECT DISTINCT report_id, pid, tid FROM backward
@@ -81,7 +85,7 @@ waiting AS (
         SELECT k.number, k.report_id, k.pid, k.start_ns, t.tid
         FROM known AS k
         JOIN threads AS t ON t.report_id = k.report_id AND t.pid = k.pid AND t.tid != k.tid
-        WHERE NOT k.is_user
+        WHERE NOT k.is_user AND NOT k.in_program
     ) AS k
     ASOF JOIN backward AS b
         ON b.report_id = k.report_id AND b.pid = k.pid AND b.tid = k.tid AND b.start_ns <= k.start_ns
@@ -109,7 +113,7 @@ hits AS (
         ordered_sum(r.kernels / greatest(r.end_ns - r.start_ns, 1)) AS kernels,
         ordered_sum(r.ns / greatest(r.end_ns - r.start_ns, 1)) AS ns
     FROM (
-        FROM samples WHERE source != 'python tracing' AND correlation_id IS NULL
+        FROM cells WHERE source != 'python tracing'
     ) AS s
     ASOF JOIN rest AS r
         ON r.report_id = s.report_id AND r.pid = s.pid AND r.tid = s.tid AND r.start_ns <= s.time_ns
