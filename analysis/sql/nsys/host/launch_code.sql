@@ -1,28 +1,31 @@
 -- Code that launched the GPU operations of the analyzed windows, most GPU time first. A launch belongs to the
--- innermost frame of the user in the stack at the launching call. Launches by threads of autograd, which execute
--- no code of the user, belong to the thread that waited for the gradients. Without stacks at the calls, each
--- operation of the thread is divided among the code in the samples that hit calls that launch it, by name. Long
--- calls are hit more often, so a sample counts with the inverse of the call's duration. The sums of a GPU are the
--- recorded totals.
+-- innermost frame of the user in the stack at the launching call. Launches by threads of autograd, which
+-- execute no code of the user, belong to the thread that waited for the gradients. Without stacks at the
+-- calls, each operation of the thread is divided among the code in the samples that hit calls that launch it,
+-- by name. Long calls are hit more often, so a sample counts with the inverse of the call's duration. The sums
+-- of a GPU are the recorded totals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- function VARCHAR: function of the user; if the stack has none, of a library; NULL without a stack
 -- file VARCHAR: source file, or module of native code
--- line BIGINT: line that launched; first line of the function in traces of torch.profiler; NULL if not recorded
+-- line BIGINT: line that launched; in traces of torch.profiler, first line of the function; NULL if not
+--   recorded
 -- kind VARCHAR: owner of the code, as in host_frames
 -- library_function VARCHAR: function that the line calls, without wrappers and numbers of modules
 -- kernels BIGINT: number of kernels
 -- time_ns BIGINT: duration of the kernels, copies and memsets, ns
 -- share_pct DOUBLE: time_ns as a percentage of the duration of all operations on the GPU
--- exact BOOLEAN: whether the stacks at the launching calls are known; false for estimates; NULL without a stack
+-- exact BOOLEAN: whether the stacks at the launching calls are known; false for estimates; NULL without a
+--   stack
 -- samples BIGINT: number of samples that an estimate rests on; NULL for other rows
 -- reason VARCHAR: reason why there is no stack; NULL if there is one
 CREATE VIEW launch_code AS
 WITH ops AS (
     SELECT
         g.report_id, g.device, l.pid, l.tid, l.correlation_id, l.api_start_ns, l.api_end_ns,
-        coalesce(l.demangled, l.name) AS name, (l.kind = 'kernel')::BIGINT AS kernels, l.end_ns - l.start_ns AS ns
+        coalesce(l.demangled, l.name) AS name, (l.kind = 'kernel')::BIGINT AS kernels,
+        l.end_ns - l.start_ns AS ns
     FROM _analysed_launches AS l
     JOIN _gpus AS g USING (track)
 ),
@@ -71,7 +74,9 @@ known AS MATERIALIZED (
 backward AS (
     FROM cells
     SEMI JOIN (
-        FROM host_stacks JOIN host_frames AS f USING (report_id, frame_id) WHERE is_backward(f.file, f.function)
+        FROM host_stacks
+        JOIN host_frames AS f USING (report_id, frame_id)
+        WHERE is_backward(f.file, f.function)
     ) USING (report_id, stack_id)
     WHERE is_user
 ),
@@ -97,8 +102,10 @@ waiting AS (
 placed AS (
     SELECT
         k.report_id, k.device, k.kernels, k.ns,
-        if(k.is_user, k.frame_id, w.frame_id) AS frame_id, if(k.is_user, k.called_id, w.called_id) AS called_id,
-        k.is_user OR w.exact AS exact, CASE WHEN NOT k.is_user AND NOT w.exact THEN (w.tid, w.time_ns) END AS sample
+        if(k.is_user, k.frame_id, w.frame_id) AS frame_id,
+        if(k.is_user, k.called_id, w.called_id) AS called_id,
+        k.is_user OR w.exact AS exact,
+        CASE WHEN NOT k.is_user AND NOT w.exact THEN (w.tid, w.time_ns) END AS sample
     FROM known AS k
     LEFT JOIN waiting AS w USING (number)
     WHERE k.is_user OR w.number IS NOT NULL
@@ -194,7 +201,9 @@ coded AS (
         p.exact, p.reason,
         sum(p.kernels)::BIGINT AS kernels,
         sum(p.ns)::BIGINT AS time_ns,
-        CASE WHEN NOT any_value(p.exact) THEN (sum(p.samples) + count(DISTINCT p.sample))::BIGINT END AS samples
+        CASE
+            WHEN NOT any_value(p.exact) THEN (sum(p.samples) + count(DISTINCT p.sample))::BIGINT
+        END AS samples
     FROM parts AS p
     LEFT JOIN host_frames AS f ON f.report_id = p.report_id AND f.frame_id = p.frame_id
     LEFT JOIN host_frames AS c ON c.report_id = p.report_id AND c.frame_id = p.called_id
