@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -132,15 +133,15 @@ class _Decoder:
             depth = np.arange(len(rows)) - np.repeat(starts, sizes)
             if checked and (rows[:, 1] != depth).any():
                 raise _UnorderedError
-            self._add(rows[: starts[-1]], starts[:-1], found, alone)
+            self._add(rows, starts, found, alone)
             rest = rows[starts[-1] :]
         if len(rest):
-            self._add(rest, np.zeros(1, np.int64), found, alone)
+            self._add(rest, np.array([0, len(rest)]), found, alone)
         # nsys may unwind only each fourth sample: the others have nothing but an address.
         return found or alone
 
-    def _add(self, rows: Ints, starts: Ints, found: dict[int, int], alone: dict[int, int]) -> None:
-        for first, last in zip(starts, [*starts[1:], len(rows)], strict=True):
+    def _add(self, rows: Ints, borders: Ints, found: dict[int, int], alone: dict[int, int]) -> None:
+        for first, last in pairwise(borders.tolist()):
             chain = rows[first:last]
             unwound = len(chain) > 1 or chain[0, 3] % 2
             (found if unwound else alone)[int(chain[0, 0])] = self._number(chain[:, 2:])
