@@ -6,9 +6,13 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from conftest import Row, Tiny
+from conftest import DATA, Opened, Row, Tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
+from perfpipe.store import Store
 
 PID = MAIN = 7
 WORKER = 8
@@ -233,3 +237,48 @@ def test_instances_of_a_module_are_one_function() -> None:
         sample = {"pid": PID, "tid": MAIN, "stack_id": 10 + n, "source": "python tracing"}
         db.add("host_samples", {**sample, **times})
     assert _found(db) == {("a", "nn.Module: Linear", True, None): (2, 2, None)}
+
+
+#: Lines that launch, in captures: function, line, function that it calls, kernels, whether exact.
+LINES = {
+    "nsys/backtraces_cpp.sqlite": {
+        ("step(float*, int, std::vector<double, std::allocator<double> >&)", None,
+         "cudaLaunchKernel", 85, True),
+        ("main", None, "cudaMemset", 0, True),
+    },
+    # cuBLAS launches through the driver, which has no backtraces: one sample hit such a call.
+    "nsys/backtraces_python.sqlite": {
+        ("<module>", 17, "forward", 32, True),
+        ("<module>", 17, "forward", 32, False),
+        ("<module>", 18, None, 128, True),
+        ("update", 7, None, 0, True),
+    },
+}  # fmt: skip
+
+_LAUNCHED = "SELECT function, line, library_function, kernels, exact FROM launch_code"
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_lines_that_launch(name: str, opened: Opened) -> None:
+    with opened(name) as session:
+        assert set(session.execute(_LAUNCHED).fetchall()) == LINES[name]
+
+
+def test_launches_of_autograd_belong_to_the_line_that_waits(captures: Store) -> None:
+    """A trace of a training loop, which autograd's own thread launches the most of."""
+    report = ingest(DATA / "torch" / "with_stack.kineto.json.gz", captures).report_id
+    with Session.open(captures, [report]) as session:
+        found = session.execute(_LAUNCHED).fetchall()
+        (tids,) = session.execute(
+            "SELECT count(DISTINCT l.tid), count(DISTINCT s.tid) FROM _analysed_launches AS l"
+            " CROSS JOIN host_samples AS s"
+        ).fetchall()
+        whole = session.execute(
+            "SELECT count(*) FILTER (kind = 'kernel'), sum(end_ns - start_ns)"
+            " FROM _analysed_launches"
+        ).fetchall()
+        total = session.execute("SELECT sum(kernels), sum(time_ns) FROM launch_code").fetchall()
+    assert tids == (2, 1)
+    assert total == whole
+    assert ("<module>", None, "backward", 70, True) in found
+    assert ("<module>", None, "nn.Module: Sequential", 25, True) in found
