@@ -54,11 +54,13 @@ _KNOWN = frozenset(
 
 #: Further libraries, for paths without the folder of packages, which torch.profiler removes.
 _OFTEN = _KNOWN | frozenset(
-    "absl aiohttp albumentations av bitsandbytes click cv2 dask fairscale fastapi gymnasium h5py "
-    "huggingface_hub hydra imageio lightning_fabric matplotlib mmcv mmengine monai mpi4py "
-    "networkx nltk numba omegaconf PIL pyarrow pydantic ray requests safetensors skimage spacy "
-    "sympy tensorboard tokenizers torchao torchmetrics torchtitan torchtune tqdm typer urllib3 "
-    "uvicorn wandb yaml zmq".split()
+    "absl aiohttp aiter albumentations av bitsandbytes causal_conv1d click cutlass cv2 dask "
+    "deep_ep deep_gemm fairscale fastapi fla flashinfer gymnasium h5py huggingface_hub hydra "
+    "imageio lightning_fabric liger_kernel mamba_ssm matplotlib mmcv mmengine monai mpi4py "
+    "networkx nltk numba omegaconf outlines PIL pyarrow pydantic ray requests safetensors "
+    "sgl_kernel six skimage spacy sympy tensorboard tilelang tokenizers torch_guard torchao "
+    "torchmetrics torchtitan torchtune tqdm typer typing_extensions unsloth urllib3 uvicorn wandb "
+    "xfuser xgrammar yaml zmq".split()
 )
 
 #: Programs that execute other programs: the interpreter, and tools of the system.
@@ -156,7 +158,7 @@ def _by_path(path: str) -> tuple[str, str | None]:
         return USER, None
     if installed := _PACKAGES.match(path):
         return LIBRARY, path[installed.end() :].split("/")[0].removesuffix(".py")
-    first, *others = path.split("/")
+    first = path.split("/")[0]
     if _BUILT_IN.match(path):
         return PYTHON, None
     if standard := _STANDARD.match(path):
@@ -170,8 +172,8 @@ def _by_path(path: str) -> tuple[str, str | None]:
     if not _ABSOLUTE.match(path):
         if _is_standard(first):
             return PYTHON, None
-        if others and first in _OFTEN:
-            return USER, first
+        if (name := first.removesuffix(".py")) in _OFTEN:
+            return USER, name
     return USER, next((name for name in path.split("/")[:-1] if name in _KNOWN), None)
 
 
@@ -193,12 +195,19 @@ def _scripts(stacks: Iterable[Stack]) -> frozenset[str]:
             path = frame.file.replace("\\", "/")
             kind, package = _by_path(path)
             relative = kind == PYTHON and "/" not in path and not path.startswith("<")
-            started = kind == USER or relative or path == _TEXT
+            command = path == _TEXT and not _starts_process(stack, at)
+            started = kind == USER or relative or command
             if started and (at == 0 or (kind == USER and package is None)):
                 scripts.add(path)
             if started:
                 break
     return frozenset(scripts)
+
+
+def _starts_process(stack: Stack, outside: int) -> bool:
+    """Return whether the frame in this place from outside is Python's command for a process."""
+    inner = stack[: len(stack) - outside - 1]
+    return bool(inner) and "multiprocessing/" in (inner[-1].file or "").replace("\\", "/")
 
 
 def _programs(stacks: Iterable[Stack]) -> frozenset[str]:

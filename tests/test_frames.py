@@ -77,6 +77,8 @@ def _stack(*files: str) -> tuple[Frame, ...]:
         # torch.profiler removes the folders in which Python finds modules.
         ("torch/nn/modules/linear.py", ("library", "torch")),
         ("tqdm/std.py", ("library", "tqdm")),
+        ("flashinfer/fused_moe/core.py", ("library", "flashinfer")),
+        ("typing_extensions.py", ("library", "typing_extensions")),
         ("threading.py", PYTHON),
         ("concurrent/futures/thread.py", PYTHON),
         ("train.py", USER),
@@ -104,6 +106,7 @@ def test_owner_of_a_file(file: str, owner: tuple[str, str | None]) -> None:
         ("profile.py", "profile.py", USER),
         ("train.py", "profile.py", PYTHON),
         ("<string>", "<string>", USER),
+        ("tqdm.py", "tqdm.py", USER),
     ],
 )  # fmt: skip
 def test_owner_depends_on_the_script(
@@ -125,6 +128,13 @@ def test_a_module_that_python_runs_is_in_a_library() -> None:
     outer = [Frame("_run_code", "<frozen runpy>", 88), Frame("_run_module", "<frozen runpy>", 198)]
     entry = Frame(MODULE, "/opt/vllm/vllm/entrypoints/api.py", 1)
     assert Owners([(entry, *outer)]).of(entry) == ("library", "vllm")
+
+
+def test_the_command_of_a_child_process_is_not_the_script() -> None:
+    command = Frame(MODULE, "<string>", 1)
+    spawn = Frame("spawn_main", "/usr/lib/python3.12/multiprocessing/spawn.py", 122)
+    assert Owners([(spawn, command)]).of(command) == GENERATED
+    assert Owners([(Frame("f", "<string>", 1), command)]).of(command) == USER
 
 
 def test_built_in_functions_have_no_file() -> None:

@@ -204,7 +204,8 @@ CREATE MACRO is_plumbing(file) AS coalesce(
 
 -- Whether a function of Python only calls another one, by its name.
 CREATE MACRO is_wrapper(function) AS function IN (
-    '<lambda>', '_wrapped_call_impl', '_call_impl', 'wrapper', 'wrapped', 'inner', 'decorate_context', '_fn'
+    '<lambda>', '_wrapped_call_impl', '_call_impl', 'wrapper', 'wrapped', 'inner', 'decorate_context', '_fn',
+    '_use_grad'
 );
 
 -- Whether code on the host causes idle time, by its category in gpu_time_budget.

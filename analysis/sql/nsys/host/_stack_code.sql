@@ -14,7 +14,9 @@ outermost AS (
         report_id,
         stack_id,
         min(depth) FILTER (kind = 'user') AS user_depth,
-        arg_max(package, depth) FILTER (kind = 'library' AND NOT is_plumbing(file)) AS package,
+        arg_max(package, depth) FILTER (
+            kind = 'library' AND NOT is_plumbing(file) AND NOT is_wrapper(function)
+        ) AS package,
         -- Until the result arrives, the thread is in the calls that fetch it.
         bool_or(is_fetching(file, function)) AS fetches,
         -- A worker that waits for its next task does not delay anything.
