@@ -24,7 +24,7 @@ class Planted(NamedTuple):
 #: Programs on an H100, sampled by nsys: what they do is in the names of their files.
 PLANTED = {
     "tensor_loop": Planted("length_penalty", (6, 7), "host", "bookkeeping", 85),
-    "item_helper": Planted("update", (7,), "sync", "describe", 60),
+    "item_helper": Planted("update", (7,), "sync", "describe", 50),
     "json_step": Planted("log_step", (5,), "host", "checksum", 90),
     "lock_step": Planted("record", (14,), "host", "decoy", 60),
     "compile_step": Planted("warm_up_scale", (10,), "building", "decoy", 95),

@@ -4,14 +4,9 @@
 -- have the start and end of this wait. Intervals that the host did not cause have no thread.
 -- @materialize
 CREATE VIEW _code_gaps AS
-WITH cells AS (
-    SELECT report_id, pid, tid, start_ns, end_ns
-    FROM _host_samples
-    WHERE start_ns < end_ns
-),
-threads AS (
+WITH threads AS (
     SELECT report_id, pid, tid, count(*) AS samples
-    FROM cells
+    FROM _host_cells
     GROUP BY ALL
 ),
 mains AS (
@@ -35,7 +30,7 @@ gaps AS (
 own AS (
     SELECT g.*, coalesce(c.end_ns > g.start_ns, false) AS sampled
     FROM gaps AS g
-    ASOF LEFT JOIN cells AS c
+    ASOF LEFT JOIN _host_cells AS c
         ON c.report_id = g.report_id AND c.pid = g.pid AND c.tid = g.tid AND c.start_ns < g.end_ns
 )
 SELECT
