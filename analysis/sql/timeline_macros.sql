@@ -4,6 +4,23 @@ CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0
 -- A range as nsys prints it: domain (empty for the default domain), colon, text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
+-- Name of a range without what varies from one occurrence to the next: counters become *, as in `step *`,
+-- and the numbers that PyTorch appends for its operators (seq, op_id) are dropped. A counter is a number,
+-- also in hexadecimal, that is not part of a word or that follows a word that counts, as in step12. Other
+-- digits stay: h2d, fp16. Two passes, because neighboring numbers share the character between them.
+CREATE MACRO range_stem(name) AS _counters(_counters(_counted_words(_counted_words(
+    regexp_replace(name, ', (stashed )?(seq|op_id) ?= ?[0-9].*$', '')
+))));
+CREATE MACRO _counters(name) AS
+    regexp_replace(name, '(^|[^\pL\pN])(0[xX][0-9a-fA-F]+|[0-9]+)($|[^\pL\pN])', '\1*\3', 'g');
+CREATE MACRO _counted_words(name) AS
+    regexp_replace(
+        name,
+        '(?i)(^|[^\pL\pN])(\pL*(?:step|iter|iteration|epoch|batch|frame|trial|token))[0-9]+($|[^\pL\pN])',
+        '\1\2*\3',
+        'g'
+    );
+
 -- Sample standard deviation of integers; NULL for one value.  The sums are exact, because DuckDB's function
 -- adds doubles, so that the last digit depends on the number of threads.  Only sums beyond 128 bits are
 -- doubles.

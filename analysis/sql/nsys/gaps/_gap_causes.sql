@@ -1,7 +1,7 @@
 -- Idle intervals that are longer than a launch gap or end with a migration of unified memory, with the
 -- activity of their largest part: a call, a range, or the activity of another thread; if nothing is known,
 -- the next operation. Waits on the device have the calls that ordered the next operation behind other work.
--- Numbers in range names are replaced by *.
+-- Counters in range names are replaced by * (range_stem).
 -- @materialize
 CREATE VIEW _gap_causes AS
 WITH open AS (
@@ -50,11 +50,9 @@ SELECT
         WHEN kind = 'CUDA call' THEN coalesce(sync_name, api_name)
         WHEN kind = 'OS call' THEN os_name
         WHEN kind = 'next operation' THEN next_name
-        ELSE regexp_replace(if(kind = 'range', range_name, other_name), '[0-9]+', '*', 'g')
+        ELSE range_stem(if(kind = 'range', range_name, other_name))
     END AS name,
-    CASE
-        WHEN before THEN regexp_replace(coalesce(range_name, step_name), '[0-9]+', '*', 'g')
-    END AS nvtx_range
+    CASE WHEN before THEN range_stem(coalesce(range_name, step_name)) END AS nvtx_range
 FROM open
 UNION ALL
 -- Nothing launches a migration, so the thread that accesses the pages is unknown.

@@ -13,7 +13,7 @@
 --   that wait come after the activity of other threads. NULL if the interval is not longer than a launch gap
 -- name VARCHAR: name of the activity, with numbers in range names replaced by *; NULL if the interval is
 --   not longer than a launch gap
--- nvtx_range VARCHAR: innermost NVTX range on the launching thread, with numbers replaced by *
+-- nvtx_range VARCHAR: innermost NVTX range on the launching thread, with counters replaced by *
 -- count BIGINT: number of intervals
 -- time_ns BIGINT: total length of the intervals, ns
 -- share_pct DOUBLE: percentage of the GPU's idle time

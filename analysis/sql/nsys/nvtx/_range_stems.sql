@@ -1,10 +1,10 @@
--- Range names with their numbers replaced by *, and domains, numbered from 1, so that string expressions run
+-- Range names with their counters replaced by *, and domains, numbered from 1, so that string expressions run
 -- once per name and not per range. DuckDB estimates the lists as short, so that it joins ranges to them.
 -- @materialize
 CREATE VIEW _range_stems AS
 SELECT 'name' AS kind, name, stem, dense_rank() OVER (ORDER BY stem)::INTEGER AS number
 FROM (
-    SELECT name, regexp_replace(name, '[0-9]+', '*', 'g') AS stem
+    SELECT name, range_stem(name) AS stem
     FROM _names
     WHERE kind = 'range' AND name != ''
 )

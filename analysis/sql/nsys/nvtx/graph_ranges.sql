@@ -48,7 +48,7 @@ around AS (
     SELECT
         c.report_id,
         c.graph_node_id,
-        list(nsys_range_name(r.domain, regexp_replace(r.name, '[0-9]+', '*', 'g')) ORDER BY r.level) AS ranges
+        list(nsys_range_name(r.domain, range_stem(r.name)) ORDER BY r.level) AS ranges
     FROM created AS c
     JOIN (FROM nsys_nvtx_ranges SEMI JOIN nsys_graph_nodes USING (report_id, pid, tid)) AS r
         ON r.report_id = c.report_id AND r.pid = c.pid AND r.tid = c.tid
