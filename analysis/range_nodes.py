@@ -28,6 +28,7 @@ _COLUMNS = (
     ("name", "INTEGER", ""),
     ("ns", "BIGINT", ""),
     ("host_ns", "BIGINT", ""),
+    ("backward_ns", "BIGINT", ""),
     ("instances", "BIGINT", ""),
 )
 
@@ -64,6 +65,9 @@ def _nodes(con: DuckDBPyConnection) -> list[tuple[Any, ...]]:
         np.add.at(ns, own, ranges["gpu_time_ns"][rows])
         lasting = ranges["dur_ns"][rows]
         np.add.at(host_ns, own, np.maximum(lasting, 0))
+        backward, paired = np.zeros(len(keys), np.int64), ranges["backward_ns"][rows]
+        np.add.at(backward, own, np.maximum(paired, 0))
+        pairs = np.bincount(own[paired >= 0], minlength=len(keys))
         ended = np.bincount(own[lasting >= 0], minlength=len(keys))
         instances = np.bincount(own, minlength=len(keys))
         node_of[place] = len(nodes) + own
@@ -81,6 +85,7 @@ def _nodes(con: DuckDBPyConnection) -> list[tuple[Any, ...]]:
                     name,
                     int(ns[at]),
                     int(host_ns[at]) if ended[at] else None,
+                    int(backward[at]) if pairs[at] else None,
                     int(instances[at]),
                 )
             )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perfpipe.ingest.arrays import NONE, STILL_OPEN
 from perfpipe.ingest.columns import Columns
-from perfpipe.ingest.nsys.attribution import Projection, attribute
+from perfpipe.ingest.nsys.attribution import NO_RANGE, WAITING, Projection, attribute
 from perfpipe.ingest.nsys.launches import Calls
 from perfpipe.ingest.nsys.ranges import PUSH_POP, START_END, Ranges
 
@@ -23,7 +23,7 @@ EXAMPLES = 40
 
 
 @st.composite
-def _nested(draw: st.DrawFn) -> list[tuple[int, int]]:
+def nested_ranges(draw: st.DrawFn) -> list[tuple[int, int]]:
     """Ranges as push and pop give them: each inside of another or apart."""
     clock, stack, ranges = 0, [], []
     for push in draw(st.lists(st.booleans(), max_size=40)):
@@ -41,7 +41,7 @@ Call = tuple[int, int, int, int]  # start, end, start and end of its kernel
 
 
 @st.composite
-def _calls(draw: st.DrawFn) -> list[Call]:
+def calls_in_order(draw: st.DrawFn) -> list[Call]:
     """Calls one after another, each with a kernel at any later time."""
     clock, calls = 0, []
     for gap, length in draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=20)):
@@ -71,7 +71,7 @@ def _ranges(spans: list[tuple[int, int]], tid: int = 1, style: int = PUSH_POP) -
     )
 
 
-def _launching(calls: list[Call], tid: int = 1) -> Calls:
+def launching(calls: list[Call], tid: int = 1) -> Calls:
     start, end, gpu_start, gpu_end = (
         np.array([call[i] for call in calls], np.int64) for i in range(4)
     )
@@ -79,7 +79,17 @@ def _launching(calls: list[Call], tid: int = 1) -> Calls:
     same = np.ones(len(calls), np.int64)
     time = gpu_end - gpu_start
     return Calls(
-        same, same * tid, start, end, name, name, ["cudaLaunchKernel"], gpu_start, gpu_end, time
+        same,
+        same * tid,
+        start,
+        end,
+        name,
+        name,
+        ["cudaLaunchKernel"],
+        gpu_start,
+        gpu_end,
+        time,
+        time,
     )
 
 
@@ -88,12 +98,12 @@ def _within(call: Call, span: tuple[int, int]) -> bool:
 
 
 @settings(max_examples=EXAMPLES)
-@given(_nested(), _calls())
+@given(nested_ranges(), calls_in_order())
 def test_the_innermost_range_holds_the_call(
     spans: list[tuple[int, int]], calls: list[Call]
 ) -> None:
-    found = attribute(_launching(calls), _ranges(spans), Columns())
-    assert not found.borrowed.any()
+    found = attribute(launching(calls), _ranges(spans), Columns())
+    assert (found.source != WAITING).all()
     for call, index in zip(calls, found.innermost.tolist(), strict=True):
         holding = [i for i, span in enumerate(spans) if _within(call, span)]
         if not holding:
@@ -106,12 +116,12 @@ def test_the_innermost_range_holds_the_call(
 
 
 @settings(max_examples=EXAMPLES)
-@given(_nested(), _calls(), st.sampled_from([PUSH_POP, START_END]))
+@given(nested_ranges(), calls_in_order(), st.sampled_from([PUSH_POP, START_END]))
 def test_a_range_holds_a_run_of_calls_and_their_span_on_the_gpu(
     spans: list[tuple[int, int]], calls: list[Call], style: int
 ) -> None:
     ranges = _ranges(spans, style=style)
-    columns = Projection(_launching(calls), ranges, Columns()).columns(slice(0, len(spans)))
+    columns = Projection(launching(calls), ranges, Columns()).columns(slice(0, len(spans)))
     names = ("first_call", "calls", "gpu_start_ns", "gpu_end_ns", "gpu_time_ns")
     rows = [columns[c].to_pylist() for c in names]
     for span, first, count, start, end, time in zip(spans, *rows, strict=True):
@@ -130,7 +140,7 @@ Thread = tuple[list[tuple[int, int]], list[Call]]
 
 
 @settings(max_examples=EXAMPLES)
-@given(st.lists(st.tuples(_nested(), _calls()), min_size=1, max_size=4))
+@given(st.lists(st.tuples(nested_ranges(), calls_in_order()), min_size=1, max_size=4))
 def test_threads_in_turn_have_their_own_runs(threads: list[Thread]) -> None:
     """Ranges of several threads, ordered by start, each hold calls of their own thread only."""
     rows = sorted(
@@ -142,9 +152,9 @@ def test_threads_in_turn_have_their_own_runs(threads: list[Thread]) -> None:
         thread=np.array([tid - 1 for *_, tid in rows], np.int32),
         threads=[(1, tid) for tid in range(1, len(threads) + 1)],
     )
-    parts = [_launching(calls, tid) for tid, (_, calls) in enumerate(threads, 1)]
+    parts = [launching(calls, tid) for tid, (_, calls) in enumerate(threads, 1)]
     calls = parts[0]
-    for name in ("pid", "tid", "start", "end", "gpu_start", "gpu_end", "gpu_time"):
+    for name in ("pid", "tid", "start", "end", "gpu_start", "gpu_end", "gpu_time", "time"):
         setattr(calls, name, np.concatenate([getattr(part, name) for part in parts]))
     columns = Projection(calls, ranges, Columns()).columns(slice(0, len(rows)))
     names = ("calls", "gpu_start_ns", "gpu_end_ns", "gpu_time_ns")
@@ -170,7 +180,7 @@ def _overlapping(draw: st.DrawFn) -> list[tuple[int, int]]:
 
 
 @settings(max_examples=EXAMPLES)
-@given(_overlapping(), _calls())
+@given(_overlapping(), calls_in_order())
 def test_overlapping_ranges_hold_what_lies_within(
     spans: list[tuple[int, int]], calls: list[Call]
 ) -> None:
@@ -182,7 +192,7 @@ def test_overlapping_ranges_hold_what_lies_within(
         assert ranges.enclosing[index] == around
         assert ranges.level[index] == (0 if around == NONE else ranges.level[around] + 1)
     for call, index in zip(
-        calls, attribute(_launching(calls), ranges, Columns()).innermost.tolist(), strict=True
+        calls, attribute(launching(calls), ranges, Columns()).innermost.tolist(), strict=True
     ):
         holding = [i for i, span in enumerate(spans) if _within(call, span)]
         assert index == max(holding, default=NONE)
@@ -191,16 +201,17 @@ def test_overlapping_ranges_hold_what_lies_within(
 def test_autograd_launches_in_the_range_that_the_main_thread_is_in() -> None:
     ranges = _ranges([(0, 100), (10, 50)])
     found = attribute(
-        _launching([(5, 6, 0, 1), (20, 60, 0, 1), (200, 201, 0, 1)], tid=7), ranges, Columns()
+        launching([(5, 6, 0, 1), (20, 60, 0, 1), (200, 201, 0, 1)], tid=7), ranges, Columns()
     )
     # It need not end within: the main thread only waits for it.
     assert found.innermost.tolist() == [0, 1, NONE]
-    assert found.borrowed.tolist() == [True, True, False]
+    assert found.source.tolist() == [WAITING, WAITING, NONE]
+    assert found.reason.tolist() == [NONE, NONE, NO_RANGE]
 
 
 def test_start_end_ranges_hold_what_no_push_pop_range_does() -> None:
     ranges = _ranges([(0, 100), (10, 50), (20, 30)], style=START_END)
-    found = attribute(_launching([(5, 6, 0, 1), (22, 23, 0, 1), (40, 60, 0, 1)]), ranges, Columns())
+    found = attribute(launching([(5, 6, 0, 1), (22, 23, 0, 1), (40, 60, 0, 1)]), ranges, Columns())
     assert found.innermost.tolist() == [0, 2, 0]
 
 
@@ -218,7 +229,7 @@ def test_a_kernel_counts_in_every_range_around_its_call() -> None:
             "end_ns": 99,
             "call_id": 3,
             "range_id": 0,
-            "range_source": "main thread",
+            "range_source": "waiting thread",
         },
     )
     db.add(
@@ -237,7 +248,7 @@ def test_a_kernel_counts_in_every_range_around_its_call() -> None:
     assert db.rows(
         "SELECT nvtx_range, style, nvtx_inst, kern_inst, total_time_ns FROM nvtx_kern_sum"
     ) == [
-        # What is borrowed from the main thread is in no range of its own thread: so counts nsys.
+        # What the waiting thread's range holds is in no range of its own thread: so counts nsys.
         (None, None, 0, 2, 9),
         (":step", "PushPop", 1, 2, 40),
         ("D:mm", "PushPop", 1, 1, 10),
@@ -291,7 +302,7 @@ def test_a_tree_of_ranges() -> None:
             {"range_id": number, "name": name, "level": level, "enclosing": enclosing, "gpu_calls": 1,
              "gpu_time_ns": gpu, "dur_ns": host},
         )  # fmt: skip
-    db.add("launches", {"op_id": 0, "start_ns": 0, "end_ns": 200})
+    db.add("launches", {"op_id": 0, "start_ns": 0, "end_ns": 200, "range_id": 0})
     assert db.rows(
         "SELECT path, instances, gpu_time_ns, own_gpu_time_ns, share_pct, host_time_ns "
         "FROM nvtx_tree ORDER BY tree_order"
@@ -305,20 +316,21 @@ def test_a_tree_of_ranges() -> None:
 
 
 def test_the_tree_of_a_capture_adds_up(opened: Opened) -> None:
-    """Inclusive time against a plain sum over the operations that each range of a thread launched."""
+    """Inclusive time against a plain sum over the operations launched while each range was open."""
     with opened("nsys/eager_small.sqlite") as con:
         tree = dict(con.execute("SELECT path, gpu_time_ns FROM nvtx_tree").fetchall())
         plain = con.execute(
             """
             SELECT r.name, sum(l.end_ns - l.start_ns)
             FROM nsys_nvtx_ranges AS r
-            JOIN launches AS l ON l.pid = r.pid AND l.tid = r.tid
-                AND l.api_start_ns >= r.start_ns AND l.api_end_ns <= r.end_ns
+            JOIN launches AS l ON l.pid = r.pid AND l.api_start_ns BETWEEN r.start_ns AND r.end_ns
             GROUP BY r.name
             """
         ).fetchall()
     sums = dict(plain)
     assert tree[":step * > :forward"] == sums["forward"]
+    # Autograd's thread launches it.
+    assert tree[":step * > :backward"] == sums["backward"]
     assert tree[":step * > :optimizer"] == sums["optimizer"]
     assert tree[":step *"] == sum(time for name, time in plain if name.startswith("step "))
 

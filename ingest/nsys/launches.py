@@ -49,7 +49,8 @@ class Calls:
     """Calls that launched GPU work, ordered by process, thread and start: the index is the call_id.
 
     Times in ns.  `gpu_start` and `gpu_end` span the kernels, copies and memsets of a call;
-    gpu_start is the largest integer if the call launched only whole CUDA graphs.
+    gpu_start is the largest integer if the call launched only whole CUDA graphs, which count only
+    in `time`.
     """
 
     pid: Ints
@@ -61,7 +62,8 @@ class Calls:
     names: list[str]
     gpu_start: Ints
     gpu_end: Ints
-    gpu_time: Ints  # sum of the durations of its operations
+    gpu_time: Ints  # sum of the durations of its kernels, copies and memsets
+    time: Ints  # sum of the durations of all its operations
 
     def __len__(self) -> int:
         return len(self.start)
@@ -104,10 +106,12 @@ def join_launches(builder: ReportBuilder, columns: Columns) -> Launches:
 
 
 def _add_gpu_times(calls: Calls, call: Codes, operations: Operations, some: slice) -> None:
-    linked = (call[some] != NONE) & (operations.kind[some] != GRAPH)
-    linked &= operations.numbers["end_ns"][some] != MISSING
+    linked = (call[some] != NONE) & (operations.numbers["end_ns"][some] != MISSING)
     rows = some.start + np.flatnonzero(linked)
     start, end = (operations.known(c, rows, missing=0) for c in ("start_ns", "end_ns"))
+    np.add.at(calls.time, call[rows], end - start)
+    single = operations.kind[rows] != GRAPH
+    rows, start, end = rows[single], start[single], end[single]
     np.minimum.at(calls.gpu_start, call[rows], start)
     np.maximum.at(calls.gpu_end, call[rows], end)
     np.add.at(calls.gpu_time, call[rows], end - start)
@@ -208,7 +212,7 @@ def _calls(
 
 def _no_calls(count: int, columns: Columns) -> Calls:
     limits = np.iinfo(np.int64)
-    times = {"gpu_start": limits.max, "gpu_end": limits.min, "gpu_time": 0}
+    times = {"gpu_start": limits.max, "gpu_end": limits.min, "gpu_time": 0, "time": 0}
     return Calls(
         **{name: columns.new(count, np.int64) for name in ("pid", "tid", "start", "end")},
         **{name: columns.new(count, np.int32) for name in ("name", "recorded_name")},

@@ -154,7 +154,7 @@ def ranges_of(
     if not len(reader):
         return None, []
     domains = _domains(reader, resolver)
-    column = {}
+    column: dict[str, Any] = {}
     for name in _GATHERED:
         give_back()
         # Frees memory that the next column needs.

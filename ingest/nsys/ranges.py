@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from perfpipe.ingest.arrays import NONE, STILL_OPEN, Codes, Ints, groups, nullab
 from perfpipe.ingest.columns import Columns, slices
 from perfpipe.ingest.nsys.operations import texts_of
 from perfpipe.ingest.sequences import depths, latest_reaching
+
+if TYPE_CHECKING:
+    from perfpipe.ingest.nsys.autograd import Numbers
 
 #: Styles by code.
 STYLES = ("PushPop", "StartEnd", "Mark")
@@ -33,6 +37,7 @@ class Ranges:
     `end` is STILL_OPEN if the capture does not contain it.  `on_one_thread` is true for ranges that
     begin and end on the same thread, false for marks and what a profiler adds.  `payloads` are as
     exported, by range_id.
+    `numbers` are the sequence numbers of PyTorch's operators, unless names state them.
     """
 
     start: Ints
@@ -48,6 +53,7 @@ class Ranges:
     category: Codes
     categories: list[int]
     payloads: dict[int, bytes | str] = field(default_factory=dict)
+    numbers: Numbers | None = None
     storage: InitVar[Columns | None] = None
     on_one_thread: npt.NDArray[np.bool_] = field(init=False)
     depth: Codes = field(init=False)

@@ -14,9 +14,10 @@ from perfpipe.ingest.arrays import NONE, give_back, ints
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.columns import release, slices
 from perfpipe.ingest.nsys import launches as joined
-from perfpipe.ingest.nsys.attribution import Projection, attribute, launch_columns
+from perfpipe.ingest.nsys.attribution import Attribution, Projection, attribute, launch_columns
 from perfpipe.ingest.nsys.launch_steps import write_steps
 from perfpipe.ingest.nsys.operations import KERNEL, MISSING, Operations
+from perfpipe.ingest.nsys.range_tree import RangeTree
 from perfpipe.ingest.nsys.ranges import Ranges
 from perfpipe.ingest.stored import read_columns
 from perfpipe.ingest.used_gpus import UsedGpus
@@ -32,9 +33,9 @@ def write_timeline(
     """Write launch_steps, `launches` and nsys_nvtx_ranges with their links, and set the GPU."""
     _state_gpu(builder, launches.operations)
     give_back()
-    _write_launches(builder, launches, ranges)
-    if ranges is not None:
-        _write_ranges(builder, launches, ranges)
+    found = _write_launches(builder, launches, ranges)
+    if ranges is not None and found is not None:
+        _write_ranges(builder, launches, ranges, found)
     unlinked = total = 0
     for rows in slices(len(launches)):
         # Nothing launches migrations of unified memory.
@@ -94,7 +95,7 @@ def _rows(builder: ReportBuilder, table: str, columns: list[str]) -> list[dict[s
 
 def _write_launches(
     builder: ReportBuilder, launches: joined.Launches, ranges: Ranges | None
-) -> None:
+) -> Attribution | None:
     write_steps(builder, launches)
     # The next steps need the memory.
     give_back()
@@ -106,14 +107,21 @@ def _write_launches(
         return joined.columns(launches, rows) | own
 
     _write(builder, LAUNCHES, len(launches), of)
+    return found
 
 
-def _write_ranges(builder: ReportBuilder, launches: joined.Launches, ranges: Ranges) -> None:
-    projection = Projection(launches.calls, ranges, launches.columns.beside())
+def _write_ranges(
+    builder: ReportBuilder, launches: joined.Launches, ranges: Ranges, found: Attribution
+) -> None:
+    columns = launches.columns.beside()
+    projection = Projection(launches.calls, ranges, columns)
+    tree = RangeTree(launches.calls, ranges, found, projection, columns)
     give_back()
-    _write(
-        builder, RANGES, len(ranges), lambda rows: ranges.columns(rows) | projection.columns(rows)
-    )
+
+    def of(rows: slice) -> dict[str, pa.Array]:
+        return ranges.columns(rows) | projection.columns(rows) | tree.columns(rows)
+
+    _write(builder, RANGES, len(ranges), of)
 
 
 def _write(

@@ -57,6 +57,9 @@ _DEPTH = 4
 #: A process of a merged trace: name of the rank, number.
 _MERGED = re.compile(r"(.{0,80}?[^\s\d]) *([0-9]{1,10})")
 
+#: Numbers that pair the operators of the backward pass with those of the forward pass.
+SEQUENCE, FORWARD_THREAD = "Sequence number", "Fwd thread id"
+
 _WHOLE = ("device", "context", "stream", "correlation")
 _SIZES = ("bytes", "registers per thread")
 _EXTENTS = ("grid", "block")

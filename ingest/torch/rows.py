@@ -10,10 +10,12 @@ from typing import Any
 
 from perfpipe.ingest.torch.events import (
     CALLS,
+    FORWARD_THREAD,
     KERNELS,
     LATEST_NS,
     MEMORY,
     OPERATORS,
+    SEQUENCE,
     Event,
     number_of,
     plain,
@@ -27,6 +29,9 @@ _COLLECTIVE = "Collective name"
 
 #: Dimensions of the inputs of an operator, if shapes were recorded, and their types.
 _SHAPES, _TYPES = "Input Dims", "Input type"
+
+#: Sequence number of an operator, and PyTorch's number of the forward thread, as columns.
+NUMBERS = ("sequence", "forward_thread")
 
 _GPU = ("device", "context", "stream", "rank", "correlation_id", "start_ns", "end_ns", "name")
 EXTENTS = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
@@ -54,7 +59,8 @@ class Rows:
         call = ("pid", "tid", "api", "name", "correlation_id", "start_ns", "end_ns")
         self.calls = spool("calls", call, ("api", "name"))
         texts = ("domain", "name", "shapes", "types", "payload")
-        self.ranges = spool("ranges", ("pid", "tid", *texts, "start_ns", "end_ns"), texts)
+        ranges = ("pid", "tid", *texts, *NUMBERS, "start_ns", "end_ns")
+        self.ranges = spool("ranges", ranges, texts)
 
     @property
     def count(self) -> int:
@@ -96,7 +102,8 @@ class Rows:
             shapes = args.get(_SHAPES) or None
             self.ranges.add((
                 pid, event.tid, domain, event.name, _as_json(shapes),
-                None if shapes is None else _as_json(args.get(_TYPES)), _payload(args), *times,
+                None if shapes is None else _as_json(args.get(_TYPES)), _payload(args),
+                number_of(args.get(SEQUENCE)), number_of(args.get(FORWARD_THREAD)), *times,
             ))  # fmt: skip
 
     def process(self, event: Event) -> int:

@@ -15,9 +15,10 @@ from perfpipe.ingest.arrays import NONE, Vocabulary, ints, none
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.columns import Columns, release
 from perfpipe.ingest.ncu.names import function_name
+from perfpipe.ingest.nsys.autograd import Numbers
 from perfpipe.ingest.nsys.payloads import TABLE as PAYLOADS
 from perfpipe.ingest.nsys.ranges import PUSH_POP, Ranges
-from perfpipe.ingest.torch.rows import EXTENTS, Rows
+from perfpipe.ingest.torch.rows import EXTENTS, NUMBERS, Rows
 from perfpipe.ingest.torch.spool import Batch, Spool
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Tables:
         self._threads = Vocabulary()
         most = len(rows.ranges)
         times = {name: columns.new(most, np.int64) for name in ("start", "end")}
+        self._numbers = {name: columns.new(most, np.int64, NONE) for name in NUMBERS}
         codes = {name: columns.new(most, np.int32) for name in ("thread", "name", "domain")}
         self._kept: dict[str, Any] = times | codes
 
@@ -98,6 +100,7 @@ class Tables:
                 self._keep(batch, slice(first, first + len(batch)))
                 first += len(batch)
         self._kept = {name: values[:first] for name, values in self._kept.items()}
+        self._numbers = {name: values[:first] for name, values in self._numbers.items()}
         if not operators.rows:
             builder.lacks(_OPERATORS, "the trace has no shapes; profile with record_shapes=True")
         if not payloads.rows:
@@ -111,6 +114,8 @@ class Tables:
         self._kept["thread"][rows] = self._threads.codes(owners)
         self._kept["name"][rows] = batch.codes("name")
         self._kept["domain"][rows] = batch.codes("domain")
+        for name, values in self._numbers.items():
+            values[rows] = ints(batch.numbers(name), missing=NONE)
         release()
 
     def ranges(self) -> Ranges | None:
@@ -127,8 +132,16 @@ class Tables:
             end_thread=none(count),
             category=none(count),
             categories=[],
+            numbers=self._pairing(),
             storage=self._columns,
         )
+
+    def _pairing(self) -> Numbers | None:
+        """Return the sequence numbers of operators; None if no operator has one."""
+        sequence, thread = (self._numbers[name] for name in NUMBERS)
+        if int(thread.max(initial=0)) <= 0:
+            return None
+        return Numbers(np.maximum(sequence, NONE), thread > 0, thread)
 
     def _ordered(self, spool: Spool, *, outer_first: bool = False) -> Iterator[Batch]:
         return spool.in_time_order(self._con, self._rows.zero, outer_first=outer_first)

@@ -23,6 +23,7 @@ NVTX_TREE = ReportTable(
         Col("own_gpu_time_ns", "Self time", "ns"),
         Col("share_pct", "Share", "pct", "% of all operations"),
         Col("mean_ns", "Mean", "ns"),
+        Col("backward_time_ns", "Backward pass", "ns"),
         Col("host_time_ns", "Host time", "ns"),
     ),
     order="position NULLS LAST, label, report_id, tree_order",

@@ -50,7 +50,7 @@ kernels AS (
         4294967296 * t.report + l.call_id AS call,
         t.kernel,
         l.end_ns - l.start_ns AS dur_ns,
-        l.range_id IS NULL OR l.range_source = 'main thread' AS alone,
+        l.range_id IS NULL OR l.range_source != 'own thread' AS alone,
         lag(call) OVER (PARTITION BY t.kernel ORDER BY l.call_id) AS same_before
     FROM launches AS l
     JOIN threads AS t
