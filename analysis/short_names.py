@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from perfpipe.analysis.demangled import Term, parse_function
+from perfpipe.analysis.inductor import fused_operators
 from perfpipe.database import create_table
 
 if TYPE_CHECKING:
@@ -94,8 +95,13 @@ def make_known_kernels(con: DuckDBPyConnection) -> None:
     for report, demangled, _ in found:
         of_report.setdefault(report, []).append(demangled)
     short = short_names(of_report.values())
-    columns = [(c, "VARCHAR", "") for c in ("report_id", "demangled", "name", "short_name")]
-    rows = [(report, full, name, short[full]) for report, full, name in found]
+    columns = [
+        (c, "VARCHAR", "") for c in ("report_id", "demangled", "name", "short_name", "operators")
+    ]
+    rows = [
+        (report, full, name, short[full], ", ".join(fused_operators(name or full)) or None)
+        for report, full, name in found
+    ]
     create_table(con, "_known_kernels", columns, rows)
 
 

@@ -49,8 +49,8 @@ class Part(NamedTuple):
 #: The facts of a card on its launch, next to the tables.
 _FACTS = """
     SELECT
-        report_id, launch_id, short_name, label, kernel_demangled, grid, block, s.duration_ns,
-        library, bound, subclass, cause, confidence, explanation, nvtx_path,
+        report_id, launch_id, short_name, operators, label, kernel_demangled, grid, block,
+        s.duration_ns, library, bound, subclass, cause, confidence, explanation, nvtx_path,
         compute_sol_pct, memory_sol_pct, s.registers, smem_allocated, s.theoretical_occupancy_pct,
         s.achieved_occupancy_pct, s.waves, tail_pct, next_step, dram_bytes_per_s, of_kernel
     FROM kernel_sol AS s
@@ -182,6 +182,7 @@ def _told(one: Mapping[str, Any], several: bool) -> Iterator[Fact]:
     for name, text, view in (
         ("Launch", launch, "kernel_sol"),
         ("Configuration", one["label"] if several else "", "kernel_sol"),
+        ("Fused operators", one["operators"] or "", "kernel_names"),
         ("NVTX", one["nvtx_path"] or "", "kernel_sol"),
         ("Library", words(one["library"] or ""), "kernel_libraries"),
         ("SOL", ", ".join(sol), "kernel_sol"),

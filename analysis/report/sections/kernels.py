@@ -249,6 +249,7 @@ KERNEL_TREE = GpuTable(
         Col("sol_pct", "SOL", "pct", "%"),
         Col("profiled_pct", "Profiled share", "pct", "% of the kernel's time", detail=True),
         Col("bound", "Bound"),
+        Col("operators", "Fused operators"),
     ),
     order="place",
     limit=LONG,

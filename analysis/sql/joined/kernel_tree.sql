@@ -20,6 +20,8 @@
 -- sol_pct DOUBLE: mean SOL (the larger of compute and memory SOL) of the profiled kernels, weighted by time
 --   on the timeline, %
 -- bound VARCHAR: bound that accounts for the most time, as in kernel_bottleneck; NULL on a subtotal row
+-- operators VARCHAR: operators that torch.compile fused into the kernel, as in kernel_names; NULL on a
+--   subtotal row
 CREATE VIEW kernel_tree AS
 WITH profiles AS (
     SELECT
@@ -34,7 +36,8 @@ WITH profiles AS (
 ),
 kernels AS (
     SELECT
-        g.report_id, g.device, n.category, n.library, n.short_name, u.demangled, u.launches, u.time_ns,
+        g.report_id, g.device, n.category, n.library, n.short_name, n.operators,
+        u.demangled, u.launches, u.time_ns,
         p.sol_pct, p.sol_ns, p.bound,
         count(*) OVER (PARTITION BY g.report_id, g.device, n.category)
             > count(*) OVER (PARTITION BY g.report_id, g.device, n.category, n.library) AS mixed
@@ -56,6 +59,7 @@ sums AS (
         grouping(demangled) = 1 AS of_several,
         min(library) AS of_library,
         any_value(short_name) AS short_name,
+        any_value(operators) AS operators,
         count(*) AS kernels,
         sum(launches)::BIGINT AS launches,
         sum(time_ns)::BIGINT AS time_ns,
@@ -96,6 +100,7 @@ SELECT
     time_ns / nullif(launches, 0) AS mean_ns,
     least(100.0, 100.0 * sol_ns / nullif(time_ns, 0)) AS profiled_pct,
     sol_pct,
-    CASE WHEN NOT of_several THEN bound END AS bound
+    CASE WHEN NOT of_several THEN bound END AS bound,
+    CASE WHEN NOT of_several THEN operators END AS operators
 FROM placed
 ORDER BY report_id, device, place;

@@ -11,6 +11,8 @@
 --   gather_scatter, sort, rng, copy, communication or other (analysis/kernels.toml)
 -- library VARCHAR: library that contains the kernel's code, as in kernel_libraries; on a timeline, Triton
 --   kernels are recognized only if an open ncu report contains them
+-- operators VARCHAR: operators that torch.compile (Inductor) fused into the kernel, from its name, separated
+--   by commas; NULL for other kernels
 CREATE VIEW kernel_names AS
 WITH judged AS (
     -- Many reports have the same kernels.
@@ -33,7 +35,8 @@ SELECT
     n.demangled,
     n.short_name,
     j.category,
-    CASE WHEN t.demangled IS NULL THEN j.library ELSE 'triton' END AS library
+    CASE WHEN t.demangled IS NULL THEN j.library ELSE 'triton' END AS library,
+    n.operators
 FROM _known_kernels AS n
 JOIN judged AS j ON j.name = n.name AND j.demangled = n.demangled
 LEFT JOIN triton AS t ON t.demangled = n.demangled
