@@ -36,8 +36,8 @@ class Ranges:
     All arrays have the same length; codes, of 16 or 32 bits, are NONE (-1) for missing values.
     `end` is STILL_OPEN if the capture does not contain it.  `on_one_thread` is true for ranges that
     begin and end on the same thread, false for marks and what a profiler adds.  `payloads` are as
-    exported, by range_id.
-    `numbers` are the sequence numbers of PyTorch's operators, unless names state them.
+    exported, by range_id.  `numbers` are the sequence numbers of PyTorch's operators, unless names
+    state them.
     """
 
     start: Ints
