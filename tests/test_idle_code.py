@@ -320,6 +320,20 @@ def test_a_wait_for_workers_belongs_to_what_they_do() -> None:
     assert idle == told
 
 
+def test_forked_processes_do_not_speak_for_operations_without_a_process() -> None:
+    db = Tiny()
+    _report(db, "r0")
+    for number in range(2):
+        at = 10_000_000 * number
+        call = {"api_start_ns": at - 9000, "api_end_ns": at - 8000}
+        _launch(db, "r0", number, at, at + 1000, pid=None, tid=None, **call)
+    _sample(db, "r0", 0, 10_000_000, 1)
+    _sample(db, "r0", 0, 10_000_000, 5, pid=2, tid=2, source="py-spy")
+    db.session.use("idle_stacks")
+    found = db.con.execute("SELECT DISTINCT stack_id FROM idle_stacks WHERE cause = 'host'")
+    assert found.fetchall() == [(1,)]
+
+
 def test_what_a_line_calls_is_named_without_wrappers() -> None:
     db = Tiny()
     _report(db, "r0")

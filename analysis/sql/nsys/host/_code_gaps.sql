@@ -5,7 +5,7 @@
 -- @materialize
 CREATE VIEW _code_gaps AS
 WITH threads AS (
-    SELECT report_id, pid, tid, count(*) AS samples
+    SELECT report_id, pid, tid, count(*) AS samples, bool_and(source = 'py-spy') AS is_forked
     FROM _host_cells
     GROUP BY ALL
 ),
@@ -13,10 +13,11 @@ mains AS (
     FROM threads
     QUALIFY row_number() OVER (PARTITION BY report_id, pid ORDER BY tid != pid, samples DESC, tid) = 1
 ),
--- The only process with stacks speaks for operations without a known process.
+-- The only process with stacks, besides forked ones, speaks for operations without a known process.
 alone AS (
     SELECT report_id, any_value(pid) AS pid, any_value(tid) AS tid
     FROM mains
+    WHERE NOT is_forked
     GROUP BY report_id
     HAVING count(*) = 1
 ),

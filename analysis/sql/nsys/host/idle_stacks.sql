@@ -1,8 +1,8 @@
 -- Idle time of each GPU in the analyzed windows by the stack that the host had meanwhile. The thread is the one
 -- that launched the next operation, or the main thread of its process if that thread has no stacks at the
 -- time. While the thread waits for worker processes whose stacks were sampled, such as those of a DataLoader,
--- the time belongs to what the workers did in the analyzed windows. The times of a GPU add up to its idle
--- time. See host_stacks and host_frames for the frames.
+-- the time belongs to what the workers did in the analyzed windows, by how long they did it. The times of a
+-- GPU add up to its idle time. See host_stacks and host_frames for the frames.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -13,7 +13,8 @@
 --   stands for the time
 -- worker_stack_id BIGINT: stack of the worker process that the thread waits for; NULL if it waits for none
 -- samples BIGINT: number of samples that stand for the time; 0 if it was not sampled, or is an estimate
--- in_all BIGINT: number of samples, in all steps, that an estimate rests on; 0 if there is no estimate
+-- in_all BIGINT: number of samples, in all steps, that an estimate rests on; for a worker, of intervals with
+--   this stack; 0 if there is no estimate
 -- reason VARCHAR: reason why there is no stack: not sampled, or not caused by the host (the GPU had work, or the
 --   profiler delayed it); NULL if there is one
 -- time_ns BIGINT: idle time, ns
@@ -29,10 +30,13 @@ spans AS (
     FROM _analysed_spans
     GROUP BY report_id
 ),
+-- An interval in which a worker had one stack counts as one sample, however long it is.
 worked AS (
-    SELECT s.report_id, s.stack_id, count(*) AS samples
+    SELECT
+        s.report_id, s.stack_id, count(*) AS samples,
+        sum(least(s.end_ns, a.end_ns) - greatest(s.start_ns, a.start_ns)) AS ns
     FROM host_samples AS s
-    JOIN spans AS a ON a.report_id = s.report_id AND s.time_ns >= a.start_ns AND s.time_ns < a.end_ns
+    JOIN spans AS a ON a.report_id = s.report_id AND s.end_ns > a.start_ns AND s.start_ns < a.end_ns
     JOIN _stack_code AS c ON c.report_id = s.report_id AND c.stack_id = s.stack_id
     WHERE s.source = 'py-spy' AND NOT c.is_idle
     GROUP BY ALL
@@ -40,9 +44,9 @@ worked AS (
 workers AS (
     SELECT
         report_id, stack_id, samples,
-        sum(samples) OVER so_far AS until,
-        until - samples AS since,
-        sum(samples) OVER (PARTITION BY report_id) AS total
+        sum(ns) OVER so_far AS until,
+        until - ns AS since,
+        sum(ns) OVER (PARTITION BY report_id) AS total
     FROM worked
     WINDOW so_far AS (PARTITION BY report_id ORDER BY stack_id)
 ),
