@@ -46,7 +46,9 @@ LATEST_NS = 4 * 10**18
 #: The longest operation, call or range, ns: a year.
 LONGEST_NS = 366 * 86_400 * 10**9
 
-_TEXTS = frozenset("name label text uuid chipName busLocation utcTime members metricName".split())
+_TEXTS = frozenset(
+    "name label text uuid chipName busLocation utcTime members metricName function file".split()
+)
 #: Tables in which `value` is text.
 _TEXT_VALUES = frozenset(("StringIds", "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", *EXPORT_META))
 _TIMES = frozenset(("start", "end", "timestamp"))
@@ -84,6 +86,8 @@ _NEEDED = (
         "META_DATA_CAPTURE": ("name",),
         "DIAGNOSTIC_EVENT": ("text",),
         "CUDA_GPU_MEMORY_USAGE_EVENTS": ("start", "address", "bytes", "memoryOperationType"),
+        "PERFPIPE_HOST_SAMPLES": ("start", "end", "pid", "tid", "stackId"),
+        "PERFPIPE_HOST_FRAMES": ("stackId", "depth", "function"),
     }
     | dict.fromkeys(EXPORT_META, ("name",))
     | dict.fromkeys(TIMED, ("start",))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.host_stacks import HostStacks
 from perfpipe.ingest.nsys.export import Export
+from perfpipe.ingest.nsys.forked_stacks import read_forked
 from perfpipe.ingest.nsys.native_stacks import add_native_stacks
 from perfpipe.ingest.nsys.python_stacks import BACKTRACE, Calls, Mark, add_stacks
 from perfpipe.ingest.nsys.resolve import Resolver
@@ -29,6 +30,7 @@ def write_stacks(
         calls = _calls(builder) if any(mark.domain == BACKTRACE for mark in readable) else Calls()
         if damaged := add_stacks(stacks, resolver.texts(), readable, calls):
             builder.lose("NVTX_EVENTS", "have an unreadable Python stack", damaged, len(readable))
+    read_forked(export, stacks)
     add_native_stacks(stacks, export, resolver.texts(), _kernels(builder), stacks.calls())
     stacks.write(builder, _NO_BLOBS if marks and not readable else _NO_STACKS)
 
