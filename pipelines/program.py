@@ -51,6 +51,7 @@ class Program:
     """A program as given: its words, environment variables, directory, and the _SETTINGS given.
 
     `collector` comes from the command line; `collect` are settings of the workload file's block.
+    `stacks` is whether nsys samples stacks.
     """
 
     words: tuple[str, ...]
@@ -60,6 +61,7 @@ class Program:
     quick: bool = False
     collector: str = "auto"
     collect: Mapping[str, bool] = field(default_factory=dict)
+    stacks: bool = True
 
     @property
     def directory(self) -> Path:
@@ -106,7 +108,8 @@ class Program:
         return content
 
     def _collect(self) -> dict[str, Any]:
-        known = {"nsys": _NSYS, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
+        nsys = _NSYS if self.stacks else {**_NSYS, "stacks": False}
+        known = {"nsys": nsys, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
         names = {"timing": (), "auto": ("nsys", "ncu"), "all": ("nsys", "ncu")}
         chosen = names.get(self.collector, (self.collector,))
         return {**{name: known[name] for name in chosen}, **self.collect}
@@ -171,6 +174,7 @@ def program_of(
     quick: bool = False,
     collector: str = "auto",
     collect: Mapping[str, bool] | None = None,
+    stacks: bool = True,
 ) -> Program:
     """Return a program that can be launched, from its words and options.
 
@@ -194,7 +198,7 @@ def program_of(
     if collector == "replay":
         raise InputError("a program without a workload file has no recording to replay")
     program = Program(
-        tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}
+        tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}, stacks
     )
     program.check()
     return program

@@ -35,6 +35,8 @@ _PLACES = {
 #: The oldest supported profilers.
 OLDEST = {"nsys": "2023.1", "ncu": "2022.1"}
 
+_HELP = ("profile", "--help")
+
 _VERSION = re.compile(r"\b(\d{4}\.\d+(?:\.\d+)*)")
 
 
@@ -88,6 +90,25 @@ def require_tool(name: str, launcher: Launcher | None = None) -> Tool:
             f"{name} {tool.version} is too old: {product} {OLDEST[name]} or newer is needed"
         )
     return tool
+
+
+def nsys_offers(option: str, nsys: str, launcher: Launcher) -> bool:
+    """Return whether `nsys profile` has an option, where a launcher runs programs."""
+    return option in (_help_of(nsys) if launcher.here else _help_there(launcher, nsys))
+
+
+@cache
+def _help_of(nsys: str) -> str:
+    return _help(run([nsys, *_HELP], timeout=60))
+
+
+@cache
+def _help_there(launcher: Launcher, nsys: str) -> str:
+    return _help(launcher.run([nsys, *_HELP], timeout=60))
+
+
+def _help(answer: Finished) -> str:
+    return answer.stdout + answer.stderr
 
 
 def _tool(name: str, path: str, answer: Finished) -> Tool | None:

@@ -75,6 +75,11 @@ class CollectNsys(_Model):
         description="record page faults on unified memory, which may add much overhead "
         "(--cuda-um-cpu-page-faults, --cuda-um-gpu-page-faults)",
     )
+    stacks: bool = Field(
+        True,
+        description="sample the stacks of Python threads, to find the code that runs while the GPU "
+        "is idle (--python-sampling; py-spy for forked processes, on this machine)",
+    )
     duration: float | None = Field(None, gt=0, description="time to record, seconds")
     options: list[str] = Field([], description="additional options of nsys profile")
 
@@ -333,6 +338,12 @@ class Workload(_Model):
     def collecting(self, **settings: bool) -> Workload:
         """Return it with other values of these settings of `collect`."""
         return self.model_copy(update={"collect": self.collect.model_copy(update=settings)})
+
+    def without_stacks(self) -> Workload:
+        """Return it without sampling of stacks."""
+        nsys = self.collect.nsys and self.collect.nsys.model_copy(update={"stacks": False})
+        collect = self.collect.model_copy(update={"nsys": nsys})
+        return self.model_copy(update={"collect": collect})
 
 
 def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:

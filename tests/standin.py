@@ -12,6 +12,10 @@ if "--version" in sys.argv[1:]:
     print("NVIDIA tool, Version 2025.3.1.0")
     sys.exit()
 
+if "--help" in sys.argv[1:]:
+    print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
+    sys.exit()
+
 import os
 import re
 import shutil

@@ -129,7 +129,7 @@ def test_every_nanosecond_of_idle_time_has_its_stack(cases: list[Any]) -> None:
         "SELECT report_id, cause, stack_id, sum(time_ns)::BIGINT FROM idle_stacks GROUP BY ALL"
     ).fetchall()
     assert {tuple(key): ns for *key, ns in rows} == {key: ns for key, ns in expected.items() if ns}
-    _check_code(db, expected)
+    _check_code(db, +expected)
 
 
 Cell = tuple[int, int, int]

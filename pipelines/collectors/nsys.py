@@ -13,8 +13,10 @@ from types import MappingProxyType
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.collectors import compiled
 from perfpipe.pipelines.collectors.base import Collected, Context, Job, ProgramFailed, check
+from perfpipe.pipelines.collectors.forked import sampling_forks
+from perfpipe.pipelines.collectors.observing import is_python
 from perfpipe.pipelines.launcher import Launcher
-from perfpipe.pipelines.tools import require_tool
+from perfpipe.pipelines.tools import nsys_offers, require_tool
 from perfpipe.pipelines.workload import CollectNsys, Execution
 
 #: Messages of nsys on its own failures and received events, in DIAGNOSTIC_EVENT.
@@ -28,6 +30,15 @@ _NOT_IMPORTED = (
 )
 #: NVIDIA's importer, relative to the parent folder of nsys.
 _IMPORTERS = "*/QdstrmImporter"
+
+
+#: Option that samples the stacks of Python threads, which needs no rights, and how often.
+_PYTHON_SAMPLING, _SAMPLES_PER_S = "--python-sampling", 1000
+
+_NO_SAMPLING = (
+    "the code that runs while the GPU is idle was not recorded: this version of nsys cannot sample "
+    "the stacks of Python threads (--python-sampling); use a newer one"
+)
 
 
 #: Exports the report of a task of srun: $0 is the path without rank and ending.
@@ -89,15 +100,17 @@ def collect_nsys(
             f"the timeline is from a second launch, because nsys lost {lost_pct:.0f} % of the CUDA "
             "events of the first; disk caches of the program can make its second start faster"
         )
-    return replace(again, notes=(note,))
+    return replace(again, notes=(note, *again.notes))
 
 
 def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, str]) -> Collected:
     """Launch under nsys and export the report."""
     launcher = context.launcher
     report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
-    words = [nsys, "profile", *_options(context, options), f"--output={launcher.output(report)}"]
-    finished = context.launch("nsys", words, env={**_environment(options), **env})
+    chosen, notes = _options(context, options, nsys)
+    words = [nsys, "profile", *chosen, f"--output={launcher.output(report)}"]
+    with sampling_forks(context.into, wanted=options.stacks and launcher.here) as forks:
+        finished = context.launch("nsys", words, env={**_environment(options), **env, **forks.env})
     if not report.is_file() and report.with_suffix(".qdstrm").is_file():
         _import_again(context, report, nsys)
         traced = Collected(report, finished.seconds)
@@ -115,7 +128,8 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
     )
     check(exported, "nsys export", None)
     context.written(exported, "nsys export", database)
-    return replace(traced, path=database)
+    forks.store(database)
+    return replace(traced, path=database, notes=(*notes, *forks.notes))
 
 
 def _import_again(context: Context, report: Path, nsys: str) -> None:
@@ -187,7 +201,7 @@ def _collect_ranks(
 ) -> Collected:
     """Launch every srun task under its own nsys, and return all exports."""
     base = context.into / "nsys"
-    chosen = _options(context, options)
+    chosen, notes = _options(context, options, nsys)
     words = [nsys, "profile", *chosen, f"--output={base}-rank%q{{SLURM_PROCID}}"]
     env = {**_environment(options), **env}
     finished = context.launch("nsys", words, env=env, every_rank=True)
@@ -202,18 +216,32 @@ def _collect_ranks(
     first, *others = (path.with_suffix(".sqlite") for path in traced)
     if lost := [path.name for path in (first, *others) if not path.is_file()]:
         raise ProgramFailed("profiler", f"nsys export did not write {lost[0]}")
-    return Collected(first, finished.seconds, others=tuple(others))
+    return Collected(first, finished.seconds, tuple(notes), tuple(others))
 
 
-def _options(context: Context, options: CollectNsys) -> list[str]:
-    """Return the options of a launch under nsys, which ends the program if requested."""
+def _options(
+    context: Context, options: CollectNsys, nsys: str
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the options of a launch under nsys, which ends the program if requested, and notes."""
     duration = context.workload.duration
     # Settings of the workload take precedence.
     given = {word.partition("=")[0] for word in options.options}
     if duration and not options.duration and not given & {"--duration", "-d"}:
         options = options.model_copy(update={"duration": duration})
     ending = ["--kill=sigterm"] if duration and "--kill" not in given else []
-    return [*profile_options(options), *ending]
+    sampling, notes = _sampling(context, options, nsys) if options.stacks else ([], ())
+    return [*sampling, *profile_options(options), *ending], notes
+
+
+def _sampling(
+    context: Context, options: CollectNsys, nsys: str
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the options that sample the stacks of Python threads, and a note if there are none."""
+    given = {word.partition("=")[0] for word in options.options}
+    if not nsys_offers(_PYTHON_SAMPLING, nsys, context.launcher):
+        return [], (_NO_SAMPLING,) if is_python(context.task.command) else ()
+    words = {_PYTHON_SAMPLING: "true", f"{_PYTHON_SAMPLING}-frequency": str(_SAMPLES_PER_S)}
+    return [f"{name}={value}" for name, value in words.items() if name not in given], ()
 
 
 def _rank(path: Path) -> tuple[int, str]:

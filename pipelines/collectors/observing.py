@@ -81,7 +81,7 @@ class Observer:
         """
         calls = [*self._calls()]
         if not calls:
-            missed = _is_python(command) and not (self._folder / _STARTED).exists()
+            missed = is_python(command) and not (self._folder / _STARTED).exists()
             return Steps(note=_NOT_APPLIED if missed else None)
         # Processes that call small modules only, to load data, do not count.
         calls = [own for own in calls if own.stepped] or _largest(calls)
@@ -146,7 +146,8 @@ def _largest(calls: Sequence[_Calls]) -> list[_Calls]:
     return [own for own in calls if own.size == most]
 
 
-def _is_python(command: Sequence[str]) -> bool:
+def is_python(command: Sequence[str]) -> bool:
+    """Return whether a command starts a program in Python."""
     names = [PurePath(word).name for word in command]
     return any(name.startswith("python") or name.endswith(".py") for name in names)
 

@@ -114,6 +114,7 @@ class RunOptions:
     no_report: bool
     no_raw: bool
     no_observe: bool
+    no_stacks: bool
     store_path: str | None
 
 
@@ -204,6 +205,12 @@ class RunOptions:
     help="Do not time the steps of PyTorch programs that print no times: the program then runs "
     "without perfpipe's start-up file.",
 )
+@click.option(
+    "--no-stacks",
+    is_flag=True,
+    help="Do not sample the stacks of Python threads under nsys: the report then cannot show which "
+    "code runs while the GPU is idle.",
+)
 @store_option
 @click.pass_context
 def run_command(ctx: click.Context, /, **given: Any) -> None:
@@ -291,13 +298,15 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
             quick=options.quick,
             collector=options.collector,
             collect=collect,
+            stacks=not options.no_stacks,
         )
         return program.workload(), Path("the program"), program
     assert options.workload is not None  # noqa: S101
     workload = _load(options.workload, settings, options.sizes, options.quick, args)
     only = {"--env": options.env, "--cwd": options.cwd, "--save": options.save}
     _refuse("a program after --", only)
-    return workload.collecting(**collect), options.workload, None
+    workload = workload.collecting(**collect)
+    return workload.without_stacks() if options.no_stacks else workload, options.workload, None
 
 
 def _preview(store: Store, step_range: str | int | None) -> Preview:
