@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from perfpipe.ingest.ncu.names import namespace
 from perfpipe.source_paths import CELL, PACKAGES, STANDARD
 
 #: Function name of code outside functions.
@@ -63,9 +64,15 @@ _OFTEN = _KNOWN | frozenset(
     "xfuser xgrammar yaml zmq".split()
 )
 
-#: Programs that execute other programs: the interpreter, and tools of the system.
+#: The interpreter.
 _INTERPRETER = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*t?$|(?:.*/)?libpython")
-_SYSTEM = re.compile(r"/(?:usr/)?s?bin/")
+
+#: Programs of the system, the profiler and compilers, which the program starts.
+_SYSTEM = re.compile(
+    r"/(?:s?bin|lib\d*|usr/(?!local/))|.*nsight"
+    r"|(?:.*[/-])?(?:ar|as|bash|cc1|cc1plus|cicc|cmake|collect2|cudafe\+\+|fatbinary|g\+\+|gcc|git|ld"
+    r"|make|ninja|nvcc|nvlink|ptxas|sh)(?:-\d+)?$"
+)
 
 #: Libraries that programs bring along.
 _DELIVERED = re.compile(
@@ -73,9 +80,18 @@ _DELIVERED = re.compile(
     r"|gomp|iomp|omp|stdc\+\+|gcc_s|mpi|uc[mpst]|tbb)"
 )
 
-#: Functions of the CUDA runtime, which is part of most programs.
-_RUNTIME = re.compile(r"(?:__)?(?:cuda|cu)[A-Z]\w*$|libcudart_static_\w+$|__cuda\w+$")
+#: Functions of the CUDA runtime, which is part of most programs, and templates of its headers.
+_RUNTIME = re.compile(
+    r"(?:__)?(?:cuda|cu)[A-Z]\w*$|libcudart_static_\w+$|__cuda\w+$"
+    r"|(?:static )?cudaError(?:_t)? cuda[A-Z]\w*<"
+)
 _RUNTIME_LIBRARY = "libcudart.so"
+
+#: Namespaces of libraries that are compiled into programs.
+_HEADERS = frozenset(
+    "__gnu_cxx at boost c10 cub cuda cute cutlass Eigen fmt Kokkos nlohmann raft std thrust "
+    "torch".split()
+)
 
 #: The first functions of a program, and the function of libc that calls them.
 _FIRST, _LIBC_START = ("main", "_start"), "__libc_start_main"
@@ -134,6 +150,8 @@ class Owners:
             return PYTHON, None
         if path in self._programs and _RUNTIME.match(frame.function):
             return NATIVE, _RUNTIME_LIBRARY
+        if path in self._programs and (library := namespace(frame.function)) in _HEADERS:
+            return NATIVE, library
         name = path.rpartition("/")[2]
         folders = {program.rpartition("/")[0] + "/" for program in self._programs} - {"/"}
         if path in self._programs or (

@@ -141,6 +141,8 @@ def _counted(launches: list[Row], samples: list[Row]) -> tuple[Counts, Counts]:
             if cell["tid"] == tid and cell["source"] == "python sampling"
             and row["api_start_ns"] <= cell["time_ns"] < row["api_end_ns"]
         ]  # fmt: skip
+        if any(cell["stack_id"] != LIBRARY for cell, _ in hits):
+            hits = [(cell, row) for cell, row in hits if cell["stack_id"] != LIBRARY]
         if hits:
             _estimate(estimates, [row for row, _ in rows], hits)
             continue

@@ -263,3 +263,19 @@ def test_scrubbing_keeps_stacks_and_owners(
     scrub_file(path, target)
     assert b"ada" not in target.read_bytes()
     assert _stacks(target, store) == _stacks(path, store)
+
+
+def test_launching_stubs_are_not_frames() -> None:
+    """The stub of a kernel is spelled differently from the kernel; a host function is no stub."""
+    strings = {
+        3: "cudaLaunchKernel", 4: "void scale<1, 128>(int const*)", 5: "solve()",
+        6: "scale(Problem&)", 100: "/home/ada/build/solver",
+    }  # fmt: skip
+    stacks = HostStacks()
+    add_native_stacks(stacks, _Batches([[3, 4, 5, 6]], 9), strings, {"scale"}, ())
+    ((*frames,),) = stacks.stacks
+    assert [frame.function for frame in frames] == [
+        "cudaLaunchKernel",
+        "solve()",
+        "scale(Problem&)",
+    ]

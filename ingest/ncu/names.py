@@ -25,6 +25,21 @@ def function_name(demangled: str) -> str:
     >>> function_name("void at::native::<unnamed>::norm<float, (bool)0>(int, T2 *)")
     'norm'
     """
+    return _without_arguments(demangled).rpartition("::")[2].rpartition(" ")[2] or demangled
+
+
+def namespace(demangled: str) -> str:
+    """Return the outermost namespace or class of a C++ function, empty if there is none.
+
+    >>> namespace("float std::generate_canonical<float>(std::mt19937&)")
+    'std'
+    """
+    outer, colons, _ = _without_arguments(demangled).rpartition(" ")[2].partition("::")
+    return outer if colons else ""
+
+
+def _without_arguments(demangled: str) -> str:
+    """Return a function with its return type, but without template and call arguments."""
     depth = 0
     kept: list[str] = []
     text = _OPERATOR.sub(lambda match: "operator" + match[1].translate(_HIDE), demangled)
@@ -40,8 +55,7 @@ def function_name(demangled: str) -> str:
                 break
         else:
             kept.append(char)
-    name = "".join(kept).strip().rpartition("::")[2].rpartition(" ")[2]
-    return name.translate(_SHOW) or demangled
+    return "".join(kept).strip().translate(_SHOW)
 
 
 _SIGNS = "()[]<>"

@@ -17,6 +17,7 @@ import pyarrow as pa
 from perfpipe.ingest.arrays import Ints, ints
 from perfpipe.ingest.frames import Frame, Stack, library_of
 from perfpipe.ingest.host_stacks import HostStacks, Samples
+from perfpipe.ingest.ncu.names import function_name
 from perfpipe.ingest.nsys.export import Export
 from perfpipe.ingest.nsys.resolve import pid_of, tid_of
 
@@ -28,10 +29,13 @@ _OS_CALLS, _OF_OS_CALLS = "OSRT_API", "OSRT_CALLCHAINS"
 _FRAME = ("id", "stackDepth", "symbol", "module", "unresolved", "unwindMethod")
 
 #: Modules of frames that state that a backtrace is incomplete.
-_NO_MODULE = frozenset(("[Unknown]", "[Broken backtraces]"))
+_NO_MODULE = frozenset(("[Unknown]", "[Broken backtraces]", "[Max depth]"))
 
 #: Libraries of the profiler, whose innermost frames are not part of the program.
 _PROFILER = re.compile(r"libcupti|libToolsInjection|libnvperf|libQuadD")
+
+#: Functions that a launching stub calls.
+_LAUNCHING = re.compile(r"cuda(?:Launch|PopCall)")
 
 #: An unresolved symbol.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
@@ -49,8 +53,8 @@ def add_native_stacks(
 ) -> None:
     """Add the backtraces of an export.
 
-    `kernels` are the names of kernels, which also their launching stubs have; `known` are the CUDA
-    calls (process, correlation id) whose stacks of Python are already there.
+    `kernels` are the functions of kernels; `known` are the CUDA calls (process, correlation id)
+    whose stacks of Python are already there.
     """
     decode = _Decoder(into, strings, kernels)
     calls = Samples("cuda backtrace")
@@ -110,7 +114,7 @@ class _Decoder:
         self, into: HostStacks, strings: Mapping[int, str], kernels: Collection[str]
     ) -> None:
         self._into, self._strings = into, strings
-        self._stubs = frozenset(map(_plain, kernels))
+        self._kernels = frozenset(kernels)
         self._known: dict[bytes, int] = {}
 
     def chains(self, export: Export, table: str) -> dict[int, int]:
@@ -156,11 +160,20 @@ class _Decoder:
         frames: list[Frame] = []
         for symbol, module in chain:
             frame = self._frame(symbol, module >> 1)
-            if frame is not None and (not frames or frame != frames[-1] or symbol != _UNRESOLVED):
+            inner = frames[-1] if frames else None
+            repeats = frame == inner and symbol == _UNRESOLVED
+            if frame is not None and not repeats and not self._is_stub(frame, inner):
                 frames.append(frame)
         while len(frames) > 1 and _PROFILER.match(library_of(frames[0].file or "")):
             del frames[0]
         return tuple(frames)
+
+    def _is_stub(self, frame: Frame, inner: Frame | None) -> bool:
+        """Return whether a function only launches the kernel of the same name."""
+        if inner is not None and not _LAUNCHING.search(inner.function):
+            return False
+        name = function_name(frame.function)
+        return name in self._kernels or name.startswith("__device_stub_")
 
     def _frame(self, symbol: int, module: int) -> Frame | None:
         path = self._strings.get(module) or "[Unknown]"
@@ -169,8 +182,6 @@ class _Decoder:
         name = None if symbol == _UNRESOLVED else self._strings.get(symbol)
         if name is None or _ADDRESS.fullmatch(name):
             name = f"[unresolved] {library_of(path)}"
-        elif _plain(name) in self._stubs:
-            return None
         return Frame(name, path, None, native=True)
 
 
@@ -183,8 +194,3 @@ def _rows(batch: pa.RecordBatch) -> Ints:
     unwound = "unwindMethod" not in names or ints(batch["unwindMethod"], missing=1) != 0
     columns[3] = columns[3] * 2 + unwound
     return np.stack(columns, axis=1)
-
-
-def _plain(name: str) -> str:
-    """Return a function's name without spaces, which demanglers place differently."""
-    return name.replace(" ", "")

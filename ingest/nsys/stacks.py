@@ -42,8 +42,8 @@ def _calls(builder: ReportBuilder) -> Calls:
 
 
 def _kernels(builder: ReportBuilder) -> set[str]:
-    """Return the full names of kernels."""
+    """Return the functions of kernels."""
     if not builder.stored[_KERNELS].rows:
         return set()
-    names = read_columns(builder.directory / f"{_KERNELS}.parquet", ["demangled"])["demangled"]
+    names = read_columns(builder.directory / f"{_KERNELS}.parquet", ["name"])["name"]
     return set(names.unique().drop_null().to_pylist())

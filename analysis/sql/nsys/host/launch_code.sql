@@ -113,18 +113,25 @@ placed AS (
 rest AS (
     FROM (FROM known WHERE NOT is_user) ANTI JOIN waiting USING (number)
 ),
--- Samples within launching calls.
-hits AS (
+-- Samples within launching calls. Stacks that could not be unwound to code of the user say nothing.
+hit AS (
     SELECT
-        r.report_id, r.device, r.pid, r.tid, r.name, s.frame_id, s.called_id, count(*) AS samples,
-        ordered_sum(r.kernels / greatest(r.end_ns - r.start_ns, 1)) AS kernels,
-        ordered_sum(r.ns / greatest(r.end_ns - r.start_ns, 1)) AS ns
+        r.report_id, r.device, r.pid, r.tid, r.name, s.frame_id, s.called_id,
+        r.kernels / greatest(r.end_ns - r.start_ns, 1) AS kernels,
+        r.ns / greatest(r.end_ns - r.start_ns, 1) AS ns
     FROM (
         FROM cells WHERE source != 'python tracing'
     ) AS s
     ASOF JOIN rest AS r
         ON r.report_id = s.report_id AND r.pid = s.pid AND r.tid = s.tid AND r.start_ns <= s.time_ns
     WHERE s.time_ns < r.end_ns
+    QUALIFY s.is_user = bool_or(s.is_user) OVER (PARTITION BY r.report_id, r.device, r.pid, r.tid, r.name)
+),
+hits AS (
+    SELECT
+        report_id, device, pid, tid, name, frame_id, called_id, count(*) AS samples,
+        ordered_sum(kernels) AS kernels, ordered_sum(ns) AS ns
+    FROM hit
     GROUP BY ALL
 ),
 shares AS (
