@@ -150,7 +150,7 @@ class Owners:
             return PYTHON, None
         if path in self._programs and _RUNTIME.match(frame.function):
             return NATIVE, _RUNTIME_LIBRARY
-        if path in self._programs and (library := namespace(frame.function)) in _HEADERS:
+        if path in self._programs and (library := _header_of(frame.function)):
             return NATIVE, library
         name = path.rpartition("/")[2]
         folders = {program.rpartition("/")[0] + "/" for program in self._programs} - {"/"}
@@ -159,6 +159,14 @@ class Owners:
         ):
             return USER, None
         return NATIVE, library_of(path) or None
+
+
+def _header_of(function: str) -> str | None:
+    """Return the library in whose headers a function of a program is."""
+    if function.startswith(("operator new", "operator delete")):
+        return "std"
+    name = namespace(function)
+    return name if name in _HEADERS else None
 
 
 def library_of(path: str) -> str:

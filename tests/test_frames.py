@@ -162,6 +162,8 @@ def _native(function: str, module: str) -> Frame:
          ("native", "std")),
         (_native("void thrust::sort<int*>(int*, int*)", "/home/ada/build/solver"),
          ("native", "thrust")),
+        (_native("operator new(unsigned long, void*)", "/home/ada/build/solver"),
+         ("native", "std")),
         (_native("std::vector<int> make<int>(int)", "/home/ada/build/solver"), USER),
         (_native("solver::(anonymous namespace)::run(std::thread&)", "/home/ada/build/solver"),
          USER),

@@ -173,7 +173,7 @@ class _Decoder:
         if inner is not None and not _LAUNCHING.search(inner.function):
             return False
         name = function_name(frame.function)
-        return name in self._kernels or name.startswith("__device_stub_")
+        return name in self._kernels or "__device_stub_" in name
 
     def _frame(self, symbol: int, module: int) -> Frame | None:
         path = self._strings.get(module) or "[Unknown]"
