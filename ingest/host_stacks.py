@@ -15,6 +15,9 @@ from perfpipe.ingest.frames import Frame, Owners, Stack
 
 FRAMES, STACKS, SAMPLES = "host_frames", "host_stacks", "host_samples"
 
+#: Source of the stacks of calls into the operating system, which nsys records by default.
+OS_CALLS = "os backtrace"
+
 #: Instead of the number of a stack without frames, and of a call if there is none.
 NO_STACK, NO_CALL = -1, -1
 
@@ -69,11 +72,14 @@ class HostStacks:
         }
 
     def write(self, builder: ReportBuilder, why_none: str) -> None:
-        """Write the tables; without samples, record the reason."""
+        """Write the tables; if only calls into the operating system have stacks, record why."""
         self.write_stacks(builder)
         self._write_samples(builder)
-        if not any(samples.time_ns for samples in self.samples):
+        sources = {samples.source for samples in self.samples if samples.time_ns}
+        if not sources:
             self.lack(builder, why_none)
+        elif sources == {OS_CALLS}:
+            builder.lacks(SAMPLES, why_none)
 
     @staticmethod
     def lack(builder: ReportBuilder, reason: str) -> None:

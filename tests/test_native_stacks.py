@@ -179,6 +179,20 @@ def test_an_export_without_modules_has_no_stacks(edited: Callable[..., Path], st
     assert {row[0] for row in _stacks(path, store)} == {"cpu sampling", "os backtrace"}
 
 
+def test_calls_of_the_system_alone_are_not_enough(
+    edited: Callable[..., Path], store: Store
+) -> None:
+    path = edited(
+        "backtraces_cpp", "DELETE FROM CUDA_CALLCHAINS", "DELETE FROM SAMPLING_CALLCHAINS"
+    )
+    report = ingest(path, store).report_id
+    gaps = [gap for gap in store.manifest(report).missing if gap.table == "host_samples"]
+    assert "--sample=process-tree" in gaps[0].reason
+    with Session.open(store, [report]) as session:
+        found = session.execute("SELECT function, reason FROM launch_code").fetchall()
+    assert found == [(None, "no stacks of the process were recorded")]
+
+
 class _Batches(Export):
     """An export of calls with backtraces, in batches of a few rows."""
 

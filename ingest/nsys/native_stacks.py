@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from perfpipe.ingest.arrays import Ints, ints
 from perfpipe.ingest.frames import Frame, Stack, library_of
-from perfpipe.ingest.host_stacks import HostStacks, Samples
+from perfpipe.ingest.host_stacks import OS_CALLS, HostStacks, Samples
 from perfpipe.ingest.ncu.names import function_name
 from perfpipe.ingest.nsys.export import Export
 from perfpipe.ingest.nsys.resolve import pid_of, tid_of
@@ -62,7 +62,7 @@ def add_native_stacks(
         for start, pid, tid, call, stack in zip(*rows, stacks, strict=True):
             if call is not None and (pid, call) not in known:
                 calls.add(start, pid, tid, stack, call=call)
-    waits = Samples("os backtrace")
+    waits = Samples(OS_CALLS)
     for rows, stacks in _with_stacks(export, decode, _OS_CALLS, _OF_OS_CALLS, "end"):
         for start, pid, tid, end, stack in zip(*rows, stacks, strict=True):
             if end is not None:

@@ -13,7 +13,10 @@ from perfpipe.ingest.nsys.python_stacks import BACKTRACE, Calls, Mark, add_stack
 from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.stored import read_columns
 
-_NO_STACKS = "the capture has no stacks; record them with nsys profile --python-sampling=true"
+_NO_STACKS = (
+    "the capture has no samples of stacks; record them with nsys profile --python-sampling=true, "
+    "or with --sample=process-tree for native code"
+)
 _NO_BLOBS = "the stacks are not in the export; export with nsys export --include-blobs=true"
 
 _CALLS, _CALL_COLUMNS = "nsys_api_calls", ("pid", "tid", "start_ns", "end_ns", "correlation_id")

@@ -174,7 +174,7 @@ estimated AS (
     )
 ),
 processes AS (
-    SELECT DISTINCT report_id, pid FROM host_samples
+    SELECT DISTINCT report_id, pid FROM _host_samples
 ),
 missed AS (
     SELECT
