@@ -2,8 +2,8 @@
 -- innermost frame of the user in the stack at the launching call. Launches by threads of autograd, which
 -- execute no code of the user, belong to the thread that waited for the gradients. Without stacks at the
 -- calls, each operation of the thread is divided among the code in the samples that hit calls that launch it,
--- by name. Long calls are hit more often, so a sample counts with the inverse of the call's duration. The sums
--- of a GPU are the recorded totals.
+-- by name. Long calls are hit more often, so a sample counts with the inverse of the call's duration. The
+-- sums of a GPU are the recorded totals.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
