@@ -8,16 +8,15 @@ CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 -- and the numbers that PyTorch appends for its operators (seq, op_id) are dropped. A counter is a number,
 -- also in hexadecimal, that is not part of a word or that follows a word that counts, as in step12. Other
 -- digits stay: h2d, fp16. Two passes, because neighboring numbers share the character between them.
-CREATE MACRO range_stem(name) AS _counters(_counters(_counted_words(_counted_words(
-    regexp_replace(name, ', (stashed )?(seq|op_id) ?= ?[0-9].*$', '')
-))));
+CREATE MACRO range_stem(name) AS _counters(_counters(
+    if(contains(name, ', '), regexp_replace(name, ', (stashed )?(seq|op_id) ?= ?[0-9].*$', ''), name)
+));
 CREATE MACRO _counters(name) AS
-    regexp_replace(name, '(^|[^\pL\pN])(0[xX][0-9a-fA-F]+|[0-9]+)($|[^\pL\pN])', '\1*\3', 'g');
-CREATE MACRO _counted_words(name) AS
     regexp_replace(
         name,
-        '(?i)(^|[^\pL\pN])(\pL*(?:step|iter|iteration|epoch|batch|frame|trial|token))[0-9]+($|[^\pL\pN])',
-        '\1\2*\3',
+        '(^|[\x00-/:-@\[-`{-\x7f])([A-Za-z]*(?i:step|iter|iteration|epoch|batch|frame|trial|token))?'
+        || '(0[xX][0-9a-fA-F]+|[0-9]+)($|[\x00-/:-@\[-`{-\x7f])',
+        '\1\2*\4',
         'g'
     );
 
