@@ -315,6 +315,24 @@ def test_a_tree_of_ranges() -> None:
     ]
 
 
+def test_the_tree_says_why_work_is_outside_of_ranges() -> None:
+    db = Tiny()
+    db.add("nsys_nvtx_ranges", {"range_id": 0, "name": "h2d", "level": 0, "tree_time_ns": 5})
+    known = {"start_ns": 0, "call_id": 1}
+    db.add("launches", {**known, "end_ns": 5, "range_id": 0})
+    db.add("launches", {**known, "end_ns": 7, "no_range_reason": "several threads"})
+    db.add("launches", {**known, "end_ns": 8, "no_range_reason": "no open range"})
+    db.add("launches", {"start_ns": 0, "end_ns": 30})
+    assert db.rows(
+        "SELECT range, instances, gpu_time_ns, share_pct FROM nvtx_tree ORDER BY tree_order"
+    ) == [
+        (":h2d", 1, 5, 10),
+        ("(several threads have open ranges)", None, 7, 14),
+        ("(no launching call recorded)", None, 30, 60),
+        ("(no open range)", None, 8, 16),
+    ]
+
+
 def test_the_tree_of_a_capture_adds_up(opened: Opened) -> None:
     """Inclusive time against a plain sum over the operations launched while each range was open."""
     with opened("nsys/eager_small.sqlite") as con:

@@ -8,8 +8,8 @@
 --
 -- report_id VARCHAR: report
 -- path VARCHAR: range and its enclosing ranges, outermost first
--- range VARCHAR: name of the range, as domain:text; (no open range) or (several threads have open ranges) for
---   work outside all ranges
+-- range VARCHAR: name of the range, as domain:text; (no open range), (several threads have open ranges)
+--   or (no launching call recorded) for work outside all ranges
 -- depth INTEGER: number of enclosing ranges
 -- instances BIGINT: number of ranges that launched work; NULL for work outside all ranges
 -- gpu_time_ns BIGINT: total time: sum of the launched operations' durations, ns
@@ -29,6 +29,7 @@ WITH RECURSIVE totals AS (
         report_id,
         sum(end_ns - start_ns)::BIGINT AS ns,
         (sum(end_ns - start_ns) FILTER (range_id IS NULL))::BIGINT AS outside_ns,
+        (sum(end_ns - start_ns) FILTER (range_id IS NULL AND call_id IS NULL))::BIGINT AS uncalled_ns,
         (sum(end_ns - start_ns) FILTER (no_range_reason = 'several threads'))::BIGINT AS several_ns
     FROM launches
     GROUP BY report_id
@@ -65,10 +66,15 @@ inside AS (
     GROUP BY above
 ),
 outside AS (
-    SELECT report_id, '(several threads have open ranges)' AS title, several_ns AS ns, '99998' AS tree_order
+    SELECT report_id, '(several threads have open ranges)' AS title, several_ns AS ns, '99997' AS tree_order
     FROM totals
     UNION ALL
-    SELECT report_id, '(no open range)', outside_ns - coalesce(several_ns, 0), '99999'
+    SELECT report_id, '(no launching call recorded)', uncalled_ns, '99998'
+    FROM totals
+    UNION ALL
+    SELECT
+        report_id, '(no open range)', outside_ns - coalesce(several_ns, 0) - coalesce(uncalled_ns, 0),
+        '99999'
     FROM totals
 ),
 listed AS (
