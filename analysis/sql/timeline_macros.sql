@@ -197,7 +197,10 @@ CREATE MACRO is_fetching(file, function) AS coalesce(
         regexp_matches(file, '(^|/)multiprocessing/(pool|queues|connection)\.py$')
         AND function IN ('get', 'next', 'wait', 'recv', '_recv', 'poll', '_poll')
     )
-    OR (regexp_matches(file, '(^|/)concurrent/futures/_base\.py$') AND function IN ('result', 'as_completed')),
+    OR (
+        regexp_matches(file, '(^|/)concurrent/futures/_base\.py$')
+        AND function IN ('result', 'as_completed')
+    ),
     false
 );
 

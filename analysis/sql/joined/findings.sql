@@ -52,8 +52,8 @@
 -- readback_bytes BIGINT: size of the largest small copy to the host, bytes
 -- slow_pct DOUBLE: percentage of the window during which the host repeatedly prepares the same launch, as in
 --   timeline_findings
--- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time occurs;
---   NULL if no stacks were sampled
+-- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time
+--   occurs; NULL if no stacks were sampled
 -- idle_in VARCHAR: description of where most of the category's idle time occurs
 -- causes VARCHAR: description of the causes of a long start-up, or of an operator's longest kernels
 -- largest_gap VARCHAR: description of the category's longest idle interval

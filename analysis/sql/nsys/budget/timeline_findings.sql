@@ -11,17 +11,17 @@
 --   the host)
 -- share_pct DOUBLE: percentage of the window in this category
 -- technique VARCHAR: key of the technique in the knowledge base
--- gain_pct DOUBLE: upper bound on the gain: the largest percentage of the window that the technique can
---   save; NULL if no bound can be derived, or if the trace is incomplete
+-- gain_pct DOUBLE: upper bound on the gain: the largest percentage of the window that the technique can save;
+--   NULL if no bound can be derived, or if the trace is incomplete
 -- floor VARCHAR: time that the upper bound assumes to remain: busy (GPU work and code loading; if host is a
 --   contributor, also the host work during long idle intervals, because this work already runs concurrently
---   with the GPU or follows a wait for the GPU), synced (as busy, plus the idle time while the host waits
---   for the GPU), unsynced (as busy, but assuming that all host work runs concurrently with the GPU and
---   nothing waits), others (all other categories), other_launches (everything except slow launches),
---   waiting (everything except waiting for other ranks after the first collective), start (everything
---   except waiting in the first collective), hidden (compute, which can overlap with this category), link
---   (as hidden, plus the copy time at the link's peak bandwidth) or elsewhere (GPU work, code loading, and
---   host work other than readbacks and launches); NULL if there is no bound
+--   with the GPU or follows a wait for the GPU), synced (as busy, plus the idle time while the host waits for
+--   the GPU), unsynced (as busy, but assuming that all host work runs concurrently with the GPU and nothing
+--   waits), others (all other categories), other_launches (everything except slow launches), waiting
+--   (everything except waiting for other ranks after the first collective), start (everything except waiting
+--   in the first collective), hidden (compute, which can overlap with this category), link (as hidden, plus
+--   the copy time at the link's peak bandwidth) or elsewhere (GPU work, code loading, and host work other
+--   than readbacks and launches); NULL if there is no bound
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 -- confidence VARCHAR: confidence of the verdict: high, medium or low
 -- for_rank BIGINT: rank to which the technique applies, if this GPU waits for another rank; NULL if the
@@ -29,12 +29,12 @@
 -- slow_pct DOUBLE: percentage of the window during which the GPU is idle because the host repeatedly takes a
 --   long time to launch the same kernel; NULL unless `bound` is launch_overhead and these launches cause at
 --   least half of the overhead
--- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time occurs;
---   NULL if no stacks were sampled, or if the category is not idle time
+-- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time
+--   occurs; NULL if no stacks were sampled, or if the category is not idle time
 -- idle_in VARCHAR: description of where most of the category's idle time occurs; NULL if unknown, or if the
 --   category is not idle time
--- largest_gap VARCHAR: description of the category's longest idle interval; NULL if the category is not
---   idle time
+-- largest_gap VARCHAR: description of the category's longest idle interval; NULL if the category is not idle
+--   time
 CREATE VIEW timeline_findings AS
 WITH copied AS (
     SELECT report_id, device, operation, sum(bytes / link_bytes_per_s ORDER BY src_kind, dst_kind) AS s

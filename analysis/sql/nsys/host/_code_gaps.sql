@@ -1,7 +1,7 @@
 -- Idle intervals of the analyzed windows, with the thread whose stacks say what the host did: the thread that
 -- launched the next operation if it was sampled at the time, else the main thread of its process, which runs
--- the code that threads of libraries work for. Intervals after which the host returned from a wait for the GPU
--- have the start and end of this wait. Intervals that the host did not cause have no thread.
+-- the code that threads of libraries work for. Intervals after which the host returned from a wait for the
+-- GPU have the start and end of this wait. Intervals that the host did not cause have no thread.
 -- @materialize
 CREATE VIEW _code_gaps AS
 WITH threads AS (
@@ -46,7 +46,8 @@ SELECT
     coalesce(o.pid, a.pid) AS pid,
     is_host_cause(o.cause) AS by_host,
     CASE WHEN NOT by_host THEN NULL WHEN o.sampled THEN o.tid ELSE coalesce(m.tid, a.tid) END AS tid,
-    CASE WHEN o.cause = 'sync' AND b.end_ns >= o.start_ns AND NOT b.loads THEN b.start_ns END AS wait_start_ns,
+    CASE WHEN o.cause = 'sync' AND b.end_ns >= o.start_ns AND NOT b.loads THEN b.start_ns END
+        AS wait_start_ns,
     CASE WHEN wait_start_ns IS NOT NULL THEN b.end_ns END AS wait_end_ns
 FROM own AS o
 LEFT JOIN mains AS m ON m.report_id = o.report_id AND m.pid = o.pid

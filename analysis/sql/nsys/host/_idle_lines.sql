@@ -1,6 +1,6 @@
--- The line, or the two lines, of the program with most of the idle time of each category of timeline_bottleneck,
--- in words. Two lines are given if neither has most of the time, or if sampling cannot tell which has more.
--- For readback, these are the lines that wait for the GPU.
+-- The line, or the two lines, of the program with most of the idle time of each category of
+-- timeline_bottleneck, in words. Two lines are given if neither has most of the time, or if sampling cannot
+-- tell which has more. For readback, these are the lines that wait for the GPU.
 -- @materialize
 CREATE VIEW _idle_lines AS
 WITH lines AS (

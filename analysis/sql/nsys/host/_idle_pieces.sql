@@ -1,15 +1,15 @@
--- Parts of the idle time of the analyzed windows by the stack that caused them. An interval after a wait for the
--- GPU belongs to the stack of the wait, which made the GPU run out of work. Other intervals belong to what the
--- thread executed meanwhile. Stacks that were traced are exact. Where stacks were sampled, only samples within
--- idle time count: an interval of at least one period is divided at the middle between its samples. Shorter
--- intervals, and waits, are an estimate from those of their kind that were sampled, each weighted by the chance
--- to sample it. What no sample stands for, or the host did not cause, has no stack. `in_all` are the samples of
--- an estimate, which all windows share.
+-- Parts of the idle time of the analyzed windows by the stack that caused them. An interval after a wait for
+-- the GPU belongs to the stack of the wait, which made the GPU run out of work. Other intervals belong to
+-- what the thread executed meanwhile. Stacks that were traced are exact. Where stacks were sampled, only
+-- samples within idle time count: an interval of at least one period is divided at the middle between its
+-- samples. Shorter intervals, and waits, are an estimate from those of their kind that were sampled, each
+-- weighted by the chance to sample it. What no sample stands for, or the host did not cause, has no stack.
+-- `in_all` are the samples of an estimate, which all windows share.
 -- @materialize
 CREATE VIEW _idle_pieces AS
 WITH threads AS (
     SELECT
-        report_id, pid, tid, any_value(source) IN ('python tracing', 'os backtrace') AS traced,
+        report_id, pid, tid, any_value(source) = 'python tracing' AS traced,
         median(end_ns - start_ns)::BIGINT AS period_ns
     FROM _host_cells
     GROUP BY report_id, pid, tid

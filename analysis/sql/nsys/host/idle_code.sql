@@ -1,7 +1,7 @@
--- Idle time of each GPU in the analyzed windows by the code that the host executed meanwhile, most time first:
--- the lines of the program, and the functions and lines of all code. Idle time after a wait for the GPU belongs
--- to the code that waited. The times self_ns of a level add up to the idle time of the GPU. See idle_stacks for
--- single steps and whole stacks.
+-- Idle time of each GPU in the analyzed windows by the code that the host executed meanwhile, most time
+-- first: the lines of the program, and the functions and lines of all code. Idle time after a wait for the
+-- GPU belongs to the code that waited. The times self_ns of a level add up to the idle time of the GPU. See
+-- idle_stacks for single steps and whole stacks.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -13,7 +13,8 @@
 -- file VARCHAR: source file
 -- line BIGINT: line; NULL for functions, or if not recorded
 -- kind VARCHAR: owner of the code, as in host_frames
--- library_function VARCHAR: function that the line calls most of this time, with its file; for level user only
+-- library_function VARCHAR: function that the line calls most of this time, with its file; for level user
+--   only
 -- via VARCHAR: worker process if this process waits for a worker that executes the code; else NULL
 -- cause VARCHAR: cause of the idle time, as a category of gpu_time_budget
 -- self_ns BIGINT: idle time in which this was the innermost code of the level, ns

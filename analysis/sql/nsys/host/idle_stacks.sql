@@ -1,5 +1,5 @@
--- Idle time of each GPU in the analyzed windows by the stack that the host had meanwhile. The thread is the one
--- that launched the next operation, or the main thread of its process if that thread has no stacks at the
+-- Idle time of each GPU in the analyzed windows by the stack that the host had meanwhile. The thread is the
+-- one that launched the next operation, or the main thread of its process if that thread has no stacks at the
 -- time. While the thread waits for worker processes whose stacks were sampled, such as those of a DataLoader,
 -- the time belongs to what the workers did in the analyzed windows, by how long they did it. The times of a
 -- GPU add up to its idle time. See host_stacks and host_frames for the frames.
@@ -15,8 +15,8 @@
 -- samples BIGINT: number of samples that stand for the time; 0 if it was not sampled, or is an estimate
 -- in_all BIGINT: number of samples, in all steps, that an estimate rests on; for a worker, of intervals with
 --   this stack; 0 if there is no estimate
--- reason VARCHAR: reason why there is no stack: not sampled, or not caused by the host (the GPU had work, or the
---   profiler delayed it); NULL if there is one
+-- reason VARCHAR: reason why there is no stack: not sampled, or not caused by the host (the GPU had work, or
+--   the profiler delayed it); NULL if there is one
 -- time_ns BIGINT: idle time, ns
 CREATE VIEW idle_stacks AS
 WITH fetching AS (
@@ -73,4 +73,5 @@ SELECT
 FROM placed AS p
 LEFT JOIN _step_windows AS s USING (track, window_id)
 WHERE p.ns > 0
-GROUP BY ALL;
+GROUP BY ALL
+ORDER BY p.report_id, p.device, time_ns DESC, s.step, p.cause, p.stack_id, p.worker_stack_id;

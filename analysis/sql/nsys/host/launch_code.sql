@@ -39,7 +39,11 @@ calls AS MATERIALIZED (
 ),
 samples AS (
     SELECT s.*, c.frame_id, c.called_id, c.is_user
-    FROM _host_samples AS s
+    FROM (
+        SELECT *, NULL::BIGINT AS correlation_id FROM _host_cells
+        UNION ALL BY NAME
+        FROM host_samples WHERE correlation_id IS NOT NULL
+    ) AS s
     JOIN _stack_code AS c USING (report_id, stack_id)
 ),
 cells AS (
@@ -174,7 +178,7 @@ estimated AS (
     )
 ),
 processes AS (
-    SELECT DISTINCT report_id, pid FROM _host_samples
+    SELECT DISTINCT report_id, pid FROM samples
 ),
 missed AS (
     SELECT
