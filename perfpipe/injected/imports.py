@@ -7,11 +7,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Modules, and what runs after each is imported: a helper, and a function in it.
+#: The helper, unless the launch names another one.
+HELPER = os.environ.get("PERFPIPE_INJECT_HELPER", "observe.py")
+
+#: Modules, and the function of the helper that runs after each is imported.
 AFTER = {
-    "torch": ("observe.py", "after_torch"),
-    "torch.nn.modules.module": ("observe.py", "after_modules"),
-    "torch._dynamo.eval_frame": ("observe.py", "after_dynamo"),
+    "torch": "after_torch",
+    "torch.nn.modules.module": "after_modules",
+    "torch._dynamo.eval_frame": "after_dynamo",
 }
 
 
@@ -20,7 +23,7 @@ class Finder:
 
     def __init__(self, folder: str, loader: "Any") -> None:
         self._folder, self._loader = folder, loader
-        self._helpers: "dict[str, dict[str, Any]]" = {}
+        self._helper: "dict[str, Any]" = {}
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         """Return what the other finders return, with a loader that also runs the helper."""
@@ -55,15 +58,14 @@ class Finder:
         loader.exec_module = exec_module
 
     def _run(self, name: str, module: "Any") -> None:
-        file, function = AFTER.pop(name)
+        function = AFTER.pop(name)
         if not AFTER:
             sys.meta_path.remove(self)
-        if file not in self._helpers:
-            code = self._loader("perfpipe", os.path.join(self._folder, file)).get_code("perfpipe")
+        if not self._helper:
+            code = self._loader("perfpipe", os.path.join(self._folder, HELPER)).get_code("perfpipe")
             # Without __name__: torch.compile imports the module that a function's globals name.
-            self._helpers[file] = {}
-            exec(code, self._helpers[file])
-        self._helpers[file][function](module)
+            exec(code, self._helper)
+        self._helper[function](module)
 
 
 def install(folder: str, loader: "Any") -> None:

@@ -25,6 +25,9 @@ INJECTED = Path(perfpipe.__file__).with_name("injected")
 
 _PATH, _REPORTS = "PYTHONPATH", "PERFPIPE_INJECT_DIR"
 
+#: Variable with the file that runs in the program's Pythons, unless it is the one that times steps.
+HELPER = "PERFPIPE_INJECT_HELPER"
+
 #: Written by every Python that runs the start-up file.
 _STARTED = "started"
 
@@ -73,6 +76,11 @@ class Observer:
         path = os.pathsep.join([str(INJECTED), *([known] if known else [])])
         self.env = {_PATH: path, _REPORTS: str(folder)}
 
+    @property
+    def started(self) -> bool:
+        """Whether a Python of the program ran the start-up file."""
+        return (self._folder / _STARTED).exists()
+
     def steps(self, command: Sequence[str]) -> Steps:
         """Return the steps of the slowest rank; the launch must have ended.
 
@@ -81,7 +89,7 @@ class Observer:
         """
         calls = [*self._calls()]
         if not calls:
-            missed = is_python(command) and not (self._folder / _STARTED).exists()
+            missed = is_python(command) and not self.started
             return Steps(note=_NOT_APPLIED if missed else None)
         # Processes that call small modules only, to load data, do not count.
         calls = [own for own in calls if own.stepped] or _largest(calls)
