@@ -26,6 +26,7 @@ _COMMENT = re.compile(r"^--[^\n]*\n?", re.MULTILINE)
 _NAME_MACROS = {
     "synchronising": "",
     "step": "i",
+    "part": "",
     "loading": "",
     "ordering": "",
     "building": "",

@@ -13,9 +13,11 @@ WITH processes AS (
 plain AS (
     SELECT report_id, pid, tid, name, start_ns, end_ns, range_id, first_call, calls
     FROM (FROM nsys_nvtx_ranges SEMI JOIN processes USING (report_id, pid))
-    -- An operator of PyTorch is a part of a step; ranges of a compiler or a profiler are none.
+    -- A module or an operator of PyTorch is a part of a step; ranges of a compiler or a profiler are none.
     WHERE end_ns > start_ns AND style != 'Mark' AND coalesce(domain NOT IN ('cpu_op', 'GIL Trace'), true)
-        AND name NOT IN (SELECT name FROM _names WHERE kind = 'range' AND is_compiling(name))
+        AND name NOT IN (
+            SELECT name FROM _names WHERE kind = 'range' AND (is_part(name) OR is_compiling(name))
+        )
 ),
 names AS (
     SELECT report_id, pid, tid, name, min(start_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS times
