@@ -71,6 +71,13 @@ class ReportBuilder:
                     writer.write(columns, batch.num_rows)
         old.unlink()
 
+    def keep_only(self, *names: str) -> None:
+        """Drop all tables but these, and what is missing in the others."""
+        for other in self.stored.keys() - {*names}:
+            (self.directory / f"{other}.parquet").unlink()
+            del self.stored[other]
+        self.missing = [gap for gap in self.missing if gap.table in names]
+
     def warn(self, text: str) -> None:
         """Add a warning to the report."""
         if text not in self.warnings:

@@ -19,6 +19,10 @@ _TEXT_SEARCH = 4 << 20
 #: How much of a JSON file is searched for the start of a trace.
 _JSON_SEARCH = 1 << 16
 
+#: Application id (PRAGMA application_id) of exports that only place kernels in modules: the launch
+#: has so many ranges that its times mean little.
+MODULES_ID = 0x70706D6F
+
 #: What a launcher writes before a line: a rank, a time, colors.
 _TAG = r'[^"\r\n]{0,200}'
 
@@ -106,6 +110,15 @@ FORMATS = {
             reader="perfpipe.ingest.ncu.rep:read_ncu_rep",
             scrubber="perfpipe.ingest.ncu.scrub_rep:scrub_ncu_rep",
             endings=(".ncu-rep",),
+        ),
+        Format(
+            "nsys-modules",
+            "modules",
+            "nsys SQLite of perfpipe run --modules",
+            lambda content: content.head[68:72] == MODULES_ID.to_bytes(4, "big"),
+            reader="perfpipe.ingest.nsys.reader:read_nsys",
+            scrubber="perfpipe.ingest.nsys.scrub_export:scrub_sqlite",
+            endings=(".sqlite", ".db"),
         ),
         Format(
             "nsys-sqlite",

@@ -18,7 +18,11 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
             "VARCHAR",
             "latest run that produced the report; NULL if the user ingested the report",
         ),
-        ("kind", "VARCHAR", "kind of report: ncu, nsys or torch"),
+        (
+            "kind",
+            "VARCHAR",
+            "kind of report: ncu, nsys, torch, or modules (from perfpipe run --modules)",
+        ),
         ("format", "VARCHAR", "format of the input file"),
         ("source_name", "VARCHAR", "name of the input file"),
         ("sha256", "VARCHAR", "SHA-256 of the decompressed input file"),

@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One report: `kind` is ncu, nsys or torch; `sha256` is of the decompressed input.
+    """One report: `kind` is ncu, nsys, torch or modules; `sha256` is of the decompressed input.
 
     `lost_pct` is the largest share of lost or damaged rows in a table of the input, %.
     `missed_pct` is the share of GPU work that the profiler recorded incorrectly or not at all, %,

@@ -155,8 +155,8 @@ def _origin(store: Store, run: RunRecord) -> dict[str, Any]:
             "SELECT gpu FROM reports WHERE gpu IS NOT NULL ORDER BY report_id LIMIT 1"
         ).fetchall()
         versions = session.execute(
-            "SELECT kind, max(tool_version) FROM reports WHERE kind != 'torch' GROUP BY kind "
-            "ORDER BY kind"
+            "SELECT kind, max(tool_version) FROM reports WHERE kind IN ('nsys', 'ncu') "
+            "GROUP BY kind ORDER BY kind"
         ).fetchall()
         drivers = session.execute(
             "SELECT max(value) FROM nsys_environment WHERE name = 'NvDriverVersion'"

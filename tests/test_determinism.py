@@ -25,6 +25,7 @@ INPUTS = (
     "unified/prefetch.sqlite",
     "nsys/ddp_straggler_rank0.sqlite",
     "nsys/ddp_straggler_rank1.sqlite",
+    "nsys/modules.sqlite",
     "ncu/block.ncu-rep",
     "ncu/visible.ncu-rep",
 )

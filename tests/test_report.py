@@ -114,7 +114,7 @@ def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
     assert [section["id"] for section in found] == [
         "budget", "categories", "bounds", "kernels", "details", "roofline", "stalls", "occupancy", "memory",
         "source", "launches", "device_memory", "communication",
-        "nvtx", "operators", "sizes", "tuning", "regression",
+        "modules", "nvtx", "operators", "sizes", "tuning", "regression",
     ]  # fmt: skip
     for section in found:
         assert bool(section["tables"] or section["cards"]) != bool(section["missing"]), section[

@@ -35,7 +35,9 @@ def test_every_declared_table_is_shown(
     jobs = [
         f"nsys/{name}_rank{rank}.sqlite" for name in ("ddp_comm", "collectives") for rank in (0, 1)
     ]
-    ids = stored(*captures, *jobs, "nsys/graph_node.sqlite", "nsys/memory_pool.sqlite")
+    ids = stored(
+        *captures, *jobs, "nsys/graph_node.sqlite", "nsys/memory_pool.sqlite", "nsys/modules.sqlite"
+    )
     trace = DATA / "torch" / "train_step.kineto.json.gz"
     assert cli("ingest", trace) == 0
     ids.append(cli.out.split()[0])

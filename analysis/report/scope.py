@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from perfpipe.analysis.gate.compare.story import Comparison
 
 
+#: Kinds of reports that are timelines.
+TIMELINES = ("nsys", "torch")
+
+
 @dataclass(frozen=True)
 class Scope:
     """The subject of a report: report ids, their number by kind, the run, a comparison.
@@ -33,7 +37,7 @@ class Scope:
     @property
     def timeline(self) -> bool:
         """Whether any report is a timeline."""
-        return any(count for kind, count in self.kinds.items() if kind != "ncu")
+        return any(count for kind, count in self.kinds.items() if kind in TIMELINES)
 
     @property
     def profiled(self) -> bool:

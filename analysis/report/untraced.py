@@ -28,6 +28,8 @@ _CALLS = 3
 
 def why_untraced(scope: Scope) -> str:
     """Return why timelines have no GPU work: nsys's message, the system, or the CUDA calls."""
+    if not scope.timeline:
+        return "the GPU time by module was recorded alone, without a timeline"
     if not scope.kinds.get("nsys"):
         return "the trace contains no kernel and no copy that ran on a GPU"
     calls = _calls(scope)

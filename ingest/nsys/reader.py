@@ -13,6 +13,8 @@ from perfpipe.ingest.nsys.convert import OTHERS, start_writing
 from perfpipe.ingest.nsys.directory_export import DirectoryExport
 from perfpipe.ingest.nsys.door import Door
 from perfpipe.ingest.nsys.export import Export
+from perfpipe.ingest.nsys.launch_modules import CALLS
+from perfpipe.ingest.nsys.launch_modules import TABLE as MODULES
 from perfpipe.ingest.nsys.launches import SOURCES, join_launches
 from perfpipe.ingest.nsys.metadata import write_environment, write_gpu_metrics, write_gpus
 from perfpipe.ingest.nsys.nvtx import ranges_of, start_reading, why_no_ranges
@@ -65,6 +67,9 @@ def _read(builder: ReportBuilder, columns: Columns) -> None:
     write_stacks(builder, export, resolver, stacks)
     write_timeline(builder, launches, ranges)
     _check(builder, export, resolver)
+    if builder.source.kind == "modules":
+        # Its ranges slow the program down, so it is not a timeline.
+        builder.keep_only(MODULES, CALLS)
 
 
 def _open(source: Input) -> Door:
@@ -72,7 +77,7 @@ def _open(source: Input) -> Door:
 
     Raises InputError if the file is truncated or not an nsys export.
     """
-    if source.format == "nsys-sqlite":
+    if source.format in ("nsys-sqlite", "nsys-modules"):
         export: Export = SqliteExport(source.path, source.content)
     else:
         export = DirectoryExport(source.path, source.content)

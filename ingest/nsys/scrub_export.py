@@ -101,6 +101,8 @@ def _copy(
         if table != "StringIds":
             _copy_table(old, new, table, sql, names, used)
     _hide_arguments(new, kept)
+    ((use,),) = old.execute("PRAGMA application_id")
+    new.execute(f"PRAGMA application_id = {use}")
     strings = old.execute("SELECT id, CAST(value AS TEXT) FROM StringIds")
     new.executemany(
         "INSERT INTO StringIds (id, value) VALUES (?, ?)",

@@ -15,6 +15,7 @@ from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.columns import release, slices
 from perfpipe.ingest.nsys import launches as joined
 from perfpipe.ingest.nsys.attribution import Attribution, Projection, attribute, launch_columns
+from perfpipe.ingest.nsys.launch_modules import write_modules
 from perfpipe.ingest.nsys.launch_steps import write_steps
 from perfpipe.ingest.nsys.operations import KERNEL, MISSING, Operations
 from perfpipe.ingest.nsys.range_tree import RangeTree
@@ -36,6 +37,7 @@ def write_timeline(
     found = _write_launches(builder, launches, ranges)
     if ranges is not None and found is not None:
         _write_ranges(builder, launches, ranges, found)
+    write_modules(builder, launches, ranges, found)
     unlinked = total = 0
     for rows in slices(len(launches)):
         # Nothing launches migrations of unified memory.

@@ -100,7 +100,8 @@ def perfetto_command(
         con = session.con
         session.check_window()
         timelines = con.execute(
-            f"SELECT count(*) FROM reports WHERE kind <> 'ncu' AND report_id IN {listed}"
+            "SELECT count(*) FROM reports "
+            f"WHERE kind IN ('nsys', 'torch') AND report_id IN {listed}"
         ).fetchone()
         source = "source_name || ' '" if timelines != (1,) else "''"
         columns = ", ".join((source, *COLUMNS[1:]))

@@ -21,6 +21,7 @@ ORDER = (
     "launches",
     "device_memory",
     "communication",
+    "modules",
     "nvtx",
     "operators",
     "sizes",
