@@ -18,9 +18,9 @@ COLLECTORS = ("auto", "all", "timing", "nsys", "ncu", "torch", "replay")
 #: Profilers that each collector runs, besides the launch without a profiler: timelines first, since
 #: they show which kernels to profile.
 _PROFILERS = {
-    "all": ("nsys", "torch", "ncu"),
+    "all": ("nsys", "torch", "ncu", "modules"),
     "timing": (),
-    "nsys": ("nsys",),
+    "nsys": ("nsys", "modules"),
     "ncu": ("ncu",),
     "torch": ("torch",),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perfpipe.pipelines.collectors.base import Profiler
+from perfpipe.pipelines.collectors.modules import Modules
 from perfpipe.pipelines.collectors.ncu import Ncu
 from perfpipe.pipelines.collectors.nsys import Nsys
 from perfpipe.pipelines.collectors.torch_profiler import Torch
@@ -12,7 +13,12 @@ from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tools import require_tool
 
 #: Timelines first: they show which kernels ncu is to profile.
-PROFILERS: Mapping[str, Profiler] = {"nsys": Nsys(), "torch": Torch(), "ncu": Ncu()}
+PROFILERS: Mapping[str, Profiler] = {
+    "nsys": Nsys(),
+    "torch": Torch(),
+    "ncu": Ncu(),
+    "modules": Modules(),
+}
 
 
 def require_tools(names: Iterable[str], launcher: Launcher) -> None:

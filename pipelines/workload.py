@@ -205,6 +205,10 @@ class Collect(_Model):
     nsys: CollectNsys | None = Field(None, description="timelines from nsys")
     ncu: CollectNcu | None = Field(None, description="kernel profiles from ncu")
     torch: CollectTorch | None = Field(None, description="traces from torch.profiler")
+    modules: bool = Field(
+        False,
+        description="GPU time by PyTorch module, from an execution of its own under nsys",
+    )
     nvml: CollectNvml | None = Field(
         CollectNvml(), description="samples of clocks, power and temperature from NVML"
     )

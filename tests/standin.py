@@ -56,6 +56,9 @@ def main() -> int:
         own = HERE / f"timeline{os.environ.get('SLURM_PROCID', '')}.sqlite"
         shutil.copyfile(own if own.exists() else HERE / "timeline.sqlite", target)
         return 0
+    if words[-1] == "--help":
+        print((HERE / "HELP").read_text() if (HERE / "HELP").exists() else "")
+        return 0
     start = 1 if name == "nsys" else 0
     command = next(i for i, w in enumerate(words) if i >= start and not w.startswith("-"))
     key = "--output=" if name == "nsys" else "--export="

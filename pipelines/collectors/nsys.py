@@ -79,8 +79,8 @@ def collect_nsys(
     launcher = context.launcher
     nsys = require_tool("nsys", launcher)
     if launcher.execution.kind == "srun":
-        return _collect_ranks(context, options, nsys.path, env)
-    traced = _trace(context, options, nsys.path, env)
+        return collect_ranks(context, options, nsys.path, env)
+    traced = trace(context, options, nsys.path, env)
     lost_pct = lost_events(traced.path)
     if lost_pct < thresholds()["timeline.unprocessed_pct"]:
         return traced
@@ -88,7 +88,7 @@ def collect_nsys(
     context.tell(
         f"the program is launched again under nsys, which lost {lost_pct:.0f} % of the CUDA events"
     )
-    again = _trace(context, options, nsys.path, env)
+    again = trace(context, options, nsys.path, env)
     still_pct = lost_events(again.path)
     if still_pct >= thresholds()["timeline.unprocessed_pct"]:
         note = (
@@ -103,14 +103,20 @@ def collect_nsys(
     return replace(again, notes=(note, *again.notes))
 
 
-def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, str]) -> Collected:
-    """Launch under nsys and export the report."""
+def trace(
+    context: Context,
+    options: CollectNsys,
+    nsys: str,
+    env: Mapping[str, str],
+    name: str = "nsys",
+) -> Collected:
+    """Launch under nsys and export the report; `name` is that of the launch and of its files."""
     launcher = context.launcher
-    report, database = context.into / "nsys.nsys-rep", context.into / "nsys.sqlite"
+    report, database = context.into / f"{name}.nsys-rep", context.into / f"{name}.sqlite"
     chosen, notes = _options(context, options, nsys)
     words = [nsys, "profile", *chosen, f"--output={launcher.output(report)}"]
     with sampling_forks(context.into, wanted=options.stacks and launcher.here) as forks:
-        finished = context.launch("nsys", words, env={**_environment(options), **env, **forks.env})
+        finished = context.launch(name, words, env={**_environment(options), **env, **forks.env})
     if not report.is_file() and report.with_suffix(".qdstrm").is_file():
         _import_again(context, report, nsys)
         traced = Collected(report, finished.seconds)
@@ -124,7 +130,7 @@ def _trace(context: Context, options: CollectNsys, nsys: str, env: Mapping[str, 
             f"--output={launcher.output(database)}",
             launcher.output(report),
         ],
-        log=context.into / "nsys-export",
+        log=context.into / f"{name}-export",
     )
     check(exported, "nsys export", None)
     context.written(exported, "nsys export", database)
@@ -196,22 +202,26 @@ def _environment(options: CollectNsys) -> dict[str, str]:
     return {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else {}
 
 
-def _collect_ranks(
-    context: Context, options: CollectNsys, nsys: str, env: Mapping[str, str]
+def collect_ranks(
+    context: Context,
+    options: CollectNsys,
+    nsys: str,
+    env: Mapping[str, str],
+    name: str = "nsys",
 ) -> Collected:
     """Launch every srun task under its own nsys, and return all exports."""
-    base = context.into / "nsys"
+    base = context.into / name
     chosen, notes = _options(context, options, nsys)
     words = [nsys, "profile", *chosen, f"--output={base}-rank%q{{SLURM_PROCID}}"]
     env = {**_environment(options), **env}
-    finished = context.launch("nsys", words, env=env, every_rank=True)
+    finished = context.launch(name, words, env=env, every_rank=True)
     context.check(finished, "nsys")
-    traced = sorted(base.parent.glob("nsys-rank*.nsys-rep"), key=_rank)
+    traced = sorted(base.parent.glob(f"{name}-rank*.nsys-rep"), key=_rank)
     if not traced:
         raise ProgramFailed("profiler", f"nsys did not write a report: {finished.complaint()}")
     context.say("nsys export")
     export = ["sh", "-c", _EXPORT_OF_RANK, str(base), nsys, *export_options()]
-    exported = context.launcher.run(export, log=context.into / "nsys-export")
+    exported = context.launcher.run(export, log=context.into / f"{name}-export")
     check(exported, "nsys export", None)
     first, *others = (path.with_suffix(".sqlite") for path in traced)
     if lost := [path.name for path in (first, *others) if not path.is_file()]:

@@ -115,6 +115,7 @@ class RunOptions:
     no_raw: bool
     no_observe: bool
     no_stacks: bool
+    modules: bool
     store_path: str | None
 
 
@@ -211,6 +212,12 @@ class RunOptions:
     help="Do not sample the stacks of Python threads under nsys: the report then cannot show which "
     "code runs while the GPU is idle.",
 )
+@click.option(
+    "--modules",
+    is_flag=True,
+    help="Also show the GPU time of each PyTorch module: run the program once more under nsys, "
+    "with NVTX ranges for modules and operators.",
+)
 @store_option
 @click.pass_context
 def run_command(ctx: click.Context, /, **given: Any) -> None:
@@ -286,6 +293,8 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
     settings = settings_of(options.settings)
     off = {"keep_raw": options.no_raw, "observe": options.no_observe}
     collect = {name: False for name, unwanted in off.items() if unwanted}
+    if options.modules:
+        collect["modules"] = _modules_wanted(options.collector)
     if options.duration is not None:
         settings["duration"] = [options.duration]
     if options.program is not None:
@@ -307,6 +316,13 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
     _refuse("a program after --", only)
     workload = workload.collecting(**collect)
     return workload.without_stacks() if options.no_stacks else workload, options.workload, None
+
+
+def _modules_wanted(collector: str) -> bool:
+    """Return True; raises InputError if the collector does not run nsys."""
+    if collector not in ("auto", "all", "nsys"):
+        raise InputError(f"--modules needs nsys, but --collector {collector} does not run nsys")
+    return True
 
 
 def _preview(store: Store, step_range: str | int | None) -> Preview:
