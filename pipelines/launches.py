@@ -16,7 +16,6 @@ from perfpipe.units import counted, format_ns
 _UNDER = {
     "plain": ("without a profiler", "for the times"),
     "nsys": ("under nsys", "for the timeline"),
-    "modules": ("under nsys, with ranges for PyTorch's modules", "for the GPU time of each module"),
     "torch": ("under torch.profiler", "for the operators"),
     "ncu": ("under ncu", "for the counters of"),
     "modules": ("under nsys", "for the GPU time of PyTorch's modules"),

@@ -12,10 +12,6 @@ if "--version" in sys.argv[1:]:
     print("NVIDIA tool, Version 2025.3.1.0")
     sys.exit()
 
-if "--help" in sys.argv[1:]:
-    print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
-    sys.exit()
-
 import os
 import re
 import shutil
@@ -57,6 +53,7 @@ def main() -> int:
         shutil.copyfile(own if own.exists() else HERE / "timeline.sqlite", target)
         return 0
     if words[-1] == "--help":
+        print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
         print((HERE / "HELP").read_text() if (HERE / "HELP").exists() else "")
         return 0
     start = 1 if name == "nsys" else 0
