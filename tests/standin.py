@@ -39,6 +39,10 @@ FAULTS = {
 
 def main() -> int:
     name, words = Path(sys.argv[0]).name, sys.argv[1:]
+    if words[-1] == "--help":
+        print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
+        print((HERE / "HELP").read_text() if (HERE / "HELP").exists() else "")
+        return 0
     (HERE / f"{name}.log").open("a").write(" ".join(words) + "\n")
     fault = (HERE / "FAULT").read_text().strip() if (HERE / "FAULT").exists() else ""
     if name == "QdstrmImporter":
@@ -51,10 +55,6 @@ def main() -> int:
         # Ranks have captures of their own where there are several.
         own = HERE / f"timeline{os.environ.get('SLURM_PROCID', '')}.sqlite"
         shutil.copyfile(own if own.exists() else HERE / "timeline.sqlite", target)
-        return 0
-    if words[-1] == "--help":
-        print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
-        print((HERE / "HELP").read_text() if (HERE / "HELP").exists() else "")
         return 0
     start = 1 if name == "nsys" else 0
     command = next(i for i, w in enumerate(words) if i >= start and not w.startswith("-"))
