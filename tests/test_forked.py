@@ -241,6 +241,24 @@ def test_the_processes_of_a_launch_that_were_forked_are_sampled(
     assert not list(tmp_path.glob("perfpipe*")), "traces are temporary"
 
 
+def test_a_launcher_that_forks_before_it_executes_the_program(py_spy: str, tmp_path: Path) -> None:
+    """nsys starts a program in a process that exists for a while before."""
+    (tmp_path / "forks.py").write_text(FORKS)
+    late = (
+        "import os, sys, time\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    time.sleep(1)\n"
+        f"    os.execv(sys.executable, [sys.executable, {str(tmp_path / 'forks.py')!r}, '4'])\n"
+        "os.waitpid(child, 0)\n"
+    )
+    with sampling_forks(tmp_path, wanted=True) as forks:
+        assert run([sys.executable, "-c", late], env=forks.env, timeout=120).ok
+    assert forks.notes == []
+    called = {frame.function for stack in forks._stacks.stacks for frame in stack}
+    assert called >= {"slow", "fast"}
+
+
 def test_no_forked_process_means_no_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that are started by exec, also from a fork, are not forked processes."""
     monkeypatch.setattr(pyspy, "find", lambda: None)

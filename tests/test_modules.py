@@ -407,3 +407,31 @@ def test_the_page_of_modules_alone_has_no_verdict(
     page = (tmp_path / "page.md").read_text()
     assert "No verdict: the GPU time by module was recorded alone, without a timeline" in page
     assert 'class="icicle"' in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["graphs", "accumulate", "compiled"])
+def test_captures_of_the_injected_hook(name: str, opened: Opened) -> None:
+    """Captures on an H100: CUDA graphs by node, checkpointing with accumulation, torch.compile."""
+    with opened(f"nsys/modules_{name}.sqlite") as con:
+        ((kernels, unplaced_pct, without_path),) = con.execute(
+            """
+            SELECT count(*), 100 * coalesce(sum(dur_ns) FILTER (how = 'unplaced'), 0) / sum(dur_ns),
+                count(*) FILTER (how IN ('range', 'sequence') AND module IS NULL)
+            FROM kernel_modules
+            """
+        ).fetchall()
+        phases = {
+            phase
+            for (phase,) in con.execute("SELECT DISTINCT phase FROM kernel_modules").fetchall()
+        }
+        ((total, rows),) = con.execute(
+            """
+            SELECT (SELECT sum(dur_ns) FROM kernel_modules),
+                sum(gpu_time_ns) FILTER (module = '' OR part != 'module') FROM module_times
+            """
+        ).fetchall()
+    assert kernels > 500
+    assert unplaced_pct < 1
+    assert without_path == 0
+    assert phases >= {"forward", "backward", "optimizer"}
+    assert rows <= total

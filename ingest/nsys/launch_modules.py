@@ -119,8 +119,11 @@ def _captured(builder: ReportBuilder, ranges: Ranges) -> dict[int, int]:
     rows = read_columns(builder.directory / f"{table}.parquet", wanted)
     made: dict[int, tuple[int | None, int, int, int]] = {}
     for node, original, pid, tid, start in zip(*(rows[c].to_pylist() for c in wanted), strict=True):
-        if node is not None and start is not None:
-            made.setdefault(node, (original, pid, tid, start))
+        # Of the two events of a cloned node, one states the node that it was cloned from.
+        if node is None or start is None:
+            continue
+        if node not in made or (made[node][0] is None and original is not None):
+            made[node] = (original, pid, tid, start)
     created: dict[int, tuple[int, int, int]] = {}
     for node in made:
         origin = node

@@ -281,8 +281,8 @@ class Processes:
         if parent in new:
             new.remove(parent)
             self._look(parent, new)
-        above = self._own.get(parent)
-        forked = above is not None and above.image == image
+        # The parent may have executed its program since it was first seen.
+        forked = parent in self._own and _image(parent) == image
         if forked or self._mark in variables:
             self._own[pid] = _Process(parent, image, forked)
 

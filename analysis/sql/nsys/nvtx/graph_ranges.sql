@@ -23,7 +23,8 @@ events AS (
     SELECT DISTINCT ON (report_id, graph_node_id)
         report_id, graph_node_id, original_graph_node_id AS original, pid, tid, start_ns
     FROM nsys_graph_nodes
-    ORDER BY report_id, graph_node_id, start_ns
+    -- Of the two events of a cloned node, one states the node that it was cloned from.
+    ORDER BY report_id, graph_node_id, original_graph_node_id IS NULL, start_ns
 ),
 origins AS (
     SELECT report_id, graph_node_id, graph_node_id AS origin, 0 AS steps
