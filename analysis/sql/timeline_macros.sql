@@ -234,8 +234,8 @@ CREATE MACRO is_host_cause(cause) AS
 -- Lower and upper end of the 95 % confidence interval of a share that a number of samples gave (Wilson), %.
 CREATE MACRO share_interval(share, samples) AS CASE WHEN samples > 0 THEN list_transform(
     [-1.959964, 1.959964],
-    lambda z: 100 * (share + 1.920729 / samples
-        + z * sqrt(share * (1 - share) / samples + 0.9603647 / samples ** 2)) / (1 + 3.841459 / samples)
+    lambda z: greatest(0, least(100, 100 * (share + 1.920729 / samples
+        + z * sqrt(share * (1 - share) / samples + 0.9603647 / samples ** 2)) / (1 + 3.841459 / samples)))
 ) END;
 
 -- Whether a frame of Python waits for threads of PyTorch that compute gradients.

@@ -3,36 +3,15 @@
 -- tell which has more. For readback, these are the lines that wait for the GPU.
 -- @materialize
 CREATE VIEW _idle_lines AS
-WITH lines AS (
-    SELECT
-        report_id, device, timeline_bound(cause) AS bound, function, file, line, via, kind,
-        sum(self_ns) AS ns, sum(samples) AS samples, max_by(library_function, self_ns) AS called
-    FROM idle_code
-    WHERE level = 'user' AND self_ns > 0
-    GROUP BY ALL
-),
-shared AS (
+WITH worded AS (
     SELECT
         *,
-        sum(ns) OVER bound AS all_ns,
-        sum(samples) OVER bound AS all_samples,
-        share_interval(ns / all_ns, all_samples) AS pct,
-        row_number() OVER (
-            PARTITION BY report_id, device, bound ORDER BY function IS NULL, ns DESC, file, line, via
-        ) AS place
-    FROM lines
-    WINDOW bound AS (PARTITION BY report_id, device, bound)
-),
-worded AS (
-    SELECT
-        *,
-        100.0 * ns / all_ns AS share_pct,
         concat(
             short_source(file), ':' || line, ' ' || nullif(function, '<module>'),
             if(via IS NULL, NULL, ' of a worker process'),
             ', which calls ' || called
         ) AS text
-    FROM shared
+    FROM _bound_lines
     WHERE function IS NOT NULL AND place <= 2
 ),
 paired AS (

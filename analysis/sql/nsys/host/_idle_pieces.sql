@@ -178,7 +178,7 @@ found AS (
     FROM pieces
     GROUP BY ALL
 )
-SELECT *, NULL AS reason
+SELECT *, if(stack_id IS NULL, 'no frames recorded', NULL) AS reason
 FROM pieces
 WHERE ns > 0
 UNION ALL

@@ -27,34 +27,8 @@
 -- samples BIGINT: samples that self_ns rests on
 -- reason VARCHAR: reason why there is no stack, as in idle_stacks; NULL if there is one
 CREATE VIEW idle_code AS
-WITH stacks AS MATERIALIZED (
-    -- Rows of an estimate share their samples.
-    SELECT
-        report_id, device, cause, stack_id, worker_stack_id, reason, sum(time_ns)::BIGINT AS ns,
-        sum(samples)::BIGINT + max(in_all) AS samples, row_number() OVER () AS number
-    FROM idle_stacks
-    GROUP BY report_id, device, cause, stack_id, worker_stack_id, reason
-),
--- The frames of a worker are inside those of the thread that waits for it.
-framed AS (
-    SELECT
-        k.number, s.depth + if(k.worker_stack_id IS NULL, 0, 1000000) AS depth, s.frame_id,
-        NULL AS via
-    FROM stacks AS k
-    JOIN host_stacks AS s ON s.report_id = k.report_id AND s.stack_id = k.stack_id
-    UNION ALL
-    SELECT k.number, s.depth, s.frame_id, 'worker process'
-    FROM stacks AS k
-    JOIN host_stacks AS s ON s.report_id = k.report_id AND s.stack_id = k.worker_stack_id
-),
-named AS (
-    SELECT r.number, r.depth, r.frame_id, r.via, f.function, f.file, f.line, f.kind
-    FROM framed AS r
-    JOIN stacks AS k USING (number)
-    JOIN host_frames AS f ON f.report_id = k.report_id AND f.frame_id = r.frame_id
-),
-leaves AS (
-    SELECT * EXCLUDE (depth) FROM named
+WITH leaves AS (
+    SELECT * EXCLUDE (depth) FROM _idle_frames
     QUALIFY row_number() OVER (PARTITION BY number ORDER BY depth) = 1
 ),
 codes AS (
@@ -62,7 +36,7 @@ codes AS (
         k.number, 'user' AS level, f.function, f.file, f.line, f.kind,
         b.function || ' (' || short_source(b.file) || ')' AS called,
         if(k.worker_stack_id IS NULL, NULL, 'worker process') AS via
-    FROM stacks AS k
+    FROM _idle_whole AS k
     JOIN _stack_code AS c
         ON c.report_id = k.report_id AND c.stack_id = coalesce(k.worker_stack_id, k.stack_id)
     JOIN host_frames AS f ON f.report_id = k.report_id AND f.frame_id = c.frame_id
@@ -74,7 +48,7 @@ codes AS (
 ),
 missing AS (
     SELECT number, unnest(['user', 'function', 'line']) AS level
-    FROM stacks
+    FROM _idle_whole
     WHERE stack_id IS NULL
 ),
 selves AS (
@@ -82,14 +56,14 @@ selves AS (
         k.report_id, k.device, c.level, c.function, c.file, c.line, c.kind, c.via, k.cause, k.reason,
         max_by(c.called, k.ns) AS called, sum(k.ns)::BIGINT AS ns, sum(k.samples)::BIGINT AS samples
     FROM (FROM codes UNION ALL BY NAME FROM missing) AS c
-    JOIN stacks AS k USING (number)
+    JOIN _idle_whole AS k USING (number)
     GROUP BY ALL
 ),
 placed AS (
     SELECT DISTINCT number, unnest(
         if(kind = 'user', ['user', 'function', 'line'], ['function', 'line'])
     ) AS level, function, file, if(level = 'function', NULL, line) AS line, kind, via
-    FROM named
+    FROM _idle_frames
     UNION
     SELECT number, level, function, file, line, kind, via FROM codes
 ),
@@ -98,7 +72,7 @@ totals AS (
         k.report_id, k.device, p.level, p.function, p.file, p.line, p.kind, p.via, k.cause,
         sum(k.ns)::BIGINT AS ns
     FROM placed AS p
-    JOIN stacks AS k USING (number)
+    JOIN _idle_whole AS k USING (number)
     GROUP BY ALL
 ),
 joined AS (

@@ -15,8 +15,8 @@
 -- samples BIGINT: number of samples that stand for the time; 0 if it was not sampled, or is an estimate
 -- in_all BIGINT: number of samples, in all steps, that an estimate rests on; for a worker, of intervals with
 --   this stack; 0 if there is no estimate
--- reason VARCHAR: reason why there is no stack: not sampled, or not caused by the host (the GPU had work, or
---   the profiler delayed it); NULL if there is one
+-- reason VARCHAR: reason why there is no stack: not sampled, no frames recorded, or not caused by the host
+--   (the GPU had work, or the profiler delayed it); NULL if there is one
 -- time_ns BIGINT: idle time, ns
 CREATE VIEW idle_stacks AS
 WITH fetching AS (

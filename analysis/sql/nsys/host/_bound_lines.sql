@@ -1,0 +1,30 @@
+-- Idle time of each category of timeline_bottleneck by line of the program, most time first, with its share
+-- of this time and the 95 % confidence interval of the share, %.
+-- @materialize
+CREATE VIEW _bound_lines AS
+WITH lines AS (
+    SELECT
+        report_id, device, timeline_bound(cause) AS bound, function, file, line, via, kind, reason,
+        sum(self_ns)::BIGINT AS ns, sum(samples)::BIGINT AS samples,
+        max_by(library_function, self_ns) AS called
+    FROM idle_code
+    WHERE level = 'user' AND self_ns > 0
+    GROUP BY ALL
+),
+shared AS (
+    SELECT
+        *,
+        sum(ns) OVER bound AS all_ns,
+        sum(samples) OVER bound AS all_samples,
+        share_interval(ns / all_ns, all_samples) AS pct,
+        row_number() OVER (
+            PARTITION BY report_id, device, bound
+            ORDER BY function IS NULL, ns DESC, file, line, function, via, reason
+        ) AS place
+    FROM lines
+    WINDOW bound AS (PARTITION BY report_id, device, bound)
+)
+SELECT
+    report_id, device, bound, place, function, file, line, kind, via, called, reason, ns, samples,
+    100.0 * ns / all_ns AS share_pct, pct
+FROM shared;
