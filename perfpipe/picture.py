@@ -32,9 +32,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A row: `kind` is range, call, stream, idle or metric.  Slices are sorted and do not overlap.
+    """A row: `kind` is range, call, code, stream, idle or metric.
 
-    A metric has `samples` instead of slices.
+    Slices are sorted and do not overlap.  A metric has `samples` instead of slices.
     """
 
     name: str

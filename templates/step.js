@@ -132,7 +132,8 @@
     let i = after(lane.end, from);
     const stop = Math.max(after(lane.start, until), i);
     const bar = (first, last, category, alpha) => {
-      const at = x(lane.start[first]), wide = Math.max(x(lane.end[last]) - at, 0.5);
+      // Lines of code follow each other without a gap.
+      const at = x(lane.start[first]), wide = Math.max(x(lane.end[last]) - at - (lane.kind === "code"), 0.5);
       pen.globalAlpha = alpha;
       pen.fillStyle = paint(category);
       pen.fillRect(at, y, wide, height);

@@ -182,7 +182,9 @@ def _rects(picture: Picture, lane: Lane, dur_ns: int, y: float, name: str) -> It
         at += block.slices
         colour = block.category, 1 + block.fill // 3
         # Strokes as wide as the lane, each relative to where the one before ended: short to write.
-        x, width = round(first.start_ns * scale, 1), max(round(_span(first, last) * scale, 1), 0.4)
+        # Lines of code follow each other without a gap.
+        wide = _span(first, last) * scale - (0.8 if lane.kind == "code" else 0)
+        x, width = round(first.start_ns * scale, 1), max(round(wide, 1), 0.4)
         moved = x - pens.get(colour, 0.0)
         pens[colour] = x + width
         paths.setdefault(colour, []).append(f"m{moved:.1f} 0h{width:.1f}".replace(".0", ""))
@@ -193,7 +195,7 @@ def _rects(picture: Picture, lane: Lane, dur_ns: int, y: float, name: str) -> It
             f'd="M{LEFT} {y + height / 2:g}{"".join(own)}"/>'
         )
     for one in lane.slices:
-        if one.dur_ns * scale >= _NAMED and lane.kind in ("range", "stream"):
+        if one.dur_ns * scale >= _NAMED and lane.kind in ("range", "code", "stream"):
             letters = int((one.dur_ns * scale - 6) / _LETTER)
             said = escape(shorten(picture.labels[one.label].name, max(letters, 3)))
             x = LEFT + one.start_ns * scale + 3

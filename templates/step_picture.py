@@ -16,7 +16,7 @@ from perfpipe.templates.figures import GREY
 from perfpipe.units import words
 
 #: Heights of lanes by kind, pixels.
-HEIGHTS = {"range": 14, "call": 9, "stream": 17, "idle": 11, "metric": 22}
+HEIGHTS = {"range": 14, "call": 9, "code": 14, "stream": 17, "idle": 11, "metric": 22}
 
 
 class Paint(NamedTuple):
@@ -34,7 +34,11 @@ _OTHERS = {
     "graph": "#2f6fde",
     "range": "#5b6b7c",
     "call": "#66788a",
+    "code": "#b4530f",
 }
+
+#: Names of categories that are no words of a budget.
+_NAMES = {"call": "CUDA call", "range": "NVTX range", "code": "line of code"}
 
 #: Order of the legend.
 _ORDER = (*KERNELS, *_OTHERS, *CATEGORIES)
@@ -46,7 +50,7 @@ def paint_of(category: str) -> Paint:
     if category in IDLE:
         return Paint(name, CATEGORIES[category], hatched=True)
     colour = _OTHERS.get(category) or KERNELS.get(name) or GREY
-    return Paint({"call": "CUDA call", "range": "NVTX range"}.get(category, name), colour, False)
+    return Paint(_NAMES.get(category, name), colour, False)
 
 
 def categories_of(picture: Picture) -> Iterator[str]:

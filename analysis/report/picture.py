@@ -35,7 +35,7 @@ _MOST = 60_000
 _NEXT = 60
 
 #: Kinds of lanes by those of slices; all others are GPU operations.
-_KINDS = {"range": "range", "call": "call", "idle": "idle"}
+_KINDS = {"range": "range", "call": "call", "code": "code", "idle": "idle"}
 
 #: Collectives that are linked at most, of a longer window the first.
 _LINKS = 1_000
@@ -84,6 +84,7 @@ class _Alike(NamedTuple):
     grid: str | None
     block: str | None
     next_name: str | None
+    stack: str | None
     starts: list[int]
     durations: list[int]
 
@@ -253,7 +254,7 @@ def _lanes(
     labels: _Labels,
     sol: Mapping[tuple[str, str, str], float],
 ) -> Iterator[Lane]:
-    """Yield the lanes of a GPU: ranges and calls of its threads, streams, idle time."""
+    """Yield the lanes of a GPU: ranges, calls and code of its threads, streams, idle time."""
     lanes: dict[tuple[str, str, int], list[_Alike]] = {}
     for row in rows:
         lanes.setdefault((_KINDS.get(row.kind, "stream"), row.lane, row.depth), []).append(row)
@@ -268,6 +269,7 @@ def _lanes(
         for depth in range(_DEPTHS):
             yield from drawn("range", f"Thread {thread} ranges", thread, depth)
         yield from drawn("call", f"Thread {thread} calls", thread)
+        yield from drawn("code", f"Thread {thread} code", thread)
     for stream in sorted(_longest(lanes, "stream", _STREAMS), key=lambda name: (len(name), name)):
         yield from drawn("stream", f"Stream {stream}" if stream.isdigit() else stream, stream)
     yield from drawn("idle", "Idle, by cause", "idle")
@@ -288,6 +290,8 @@ def _label(alike: _Alike, sol: Mapping[tuple[str, str, str], float]) -> Label:
         told += [f"{pct:.0f} % of SOL (profiled)"] if pct is not None else []
     elif alike.next_name:
         told.append("before " + alike.next_name[:_NEXT])
+    elif alike.stack:
+        told.append("stack: " + alike.stack)
     name = words(alike.name) if alike.kind == "idle" else alike.name
     kernel = alike.name if alike.kernel_name else ""
     return Label(name or "(no name)", alike.category, kernel, "; ".join(told))

@@ -1,22 +1,23 @@
 -- Contents of a step's drawn timeline: GPU operations by stream, idle intervals by cause, and the
--- launching threads' CUDA calls and NVTX ranges that overlap the step.
+-- launching threads' CUDA calls, NVTX ranges and sampled lines of code that overlap the step.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- role VARCHAR: median or slowest, as in step_pictures
 -- lane VARCHAR: lane in which the slice is drawn: the stream, the thread number, or idle
--- kind VARCHAR: kernel, memcpy, memset, graph, um, idle, call or range
+-- kind VARCHAR: kernel, memcpy, memset, graph, um, idle, call, range or code (successive samples of a line)
 -- depth BIGINT: nesting depth of a range on its thread, from 0; always 0 for other kinds
--- name VARCHAR: short name of the kernel, cause of the idle interval, or name of the operation, call or
---   range
+-- name VARCHAR: short name of the kernel, cause of the idle interval, name of the operation, call or range,
+--   or line of the program with its function
 -- kernel_name VARCHAR: function name of the kernel; NULL for other kinds
 -- category VARCHAR: kernel category as in kernel_names, or cause of the idle interval; otherwise transfer,
---   migration, graph, call or range
+--   migration, graph, call, range or code
 -- grid VARCHAR: grid size in blocks, as x,y,z; NULL if the slice is not a kernel
 -- block VARCHAR: block size in threads, as x,y,z; NULL if the slice is not a kernel
 -- start_ns BIGINT: start relative to the start of the step, ns; negative if the slice began before the step
 -- dur_ns BIGINT: duration, ns
 -- next_name VARCHAR: operation that ended the idle interval; NULL for other kinds
+-- stack VARCHAR: stack of the longest sample, outermost frame first; NULL unless `kind` is code
 CREATE VIEW step_slices AS
 WITH ops AS (
     SELECT
@@ -44,6 +45,37 @@ threads AS (
     FROM ops
     WHERE tid IS NOT NULL
     GROUP BY ALL
+),
+-- The line of the program in each sample of these threads.
+lines AS (
+    SELECT
+        t.report_id, t.device, t.role, t.from_ns, t.pid, t.tid, s.start_ns, s.end_ns, s.stack_id,
+        c.frame_id,
+        coalesce(
+            lag(c.frame_id) OVER earlier != c.frame_id OR lag(s.end_ns) OVER earlier != s.start_ns, true
+        ) AS begins
+    FROM threads AS t
+    JOIN _host_cells AS s
+        ON s.report_id = t.report_id AND s.pid = t.pid AND s.tid = t.tid
+        AND s.start_ns < t.until_ns AND s.end_ns > t.from_ns
+    JOIN _stack_code AS c ON c.report_id = s.report_id AND c.stack_id = s.stack_id
+    WINDOW earlier AS (PARTITION BY t.report_id, t.device, t.role, t.pid, t.tid ORDER BY s.start_ns)
+),
+numbered AS (
+    SELECT
+        *,
+        count_if(begins) OVER (
+            PARTITION BY report_id, device, role, pid, tid ORDER BY start_ns
+        ) AS number
+    FROM lines
+),
+executed AS (
+    SELECT
+        report_id, device, role, tid, any_value(frame_id) AS frame_id,
+        arg_max(stack_id, (end_ns - start_ns, -start_ns)) AS stack_id,
+        min(start_ns) - any_value(from_ns) AS start_ns, max(end_ns) - min(start_ns) AS dur_ns
+    FROM numbered
+    GROUP BY report_id, device, role, pid, tid, number
 )
 SELECT
     o.report_id, o.device, o.role, coalesce(o.stream::VARCHAR, 'operations') AS lane, o.kind, 0 AS depth,
@@ -58,7 +90,8 @@ SELECT
     s.grid, s.block,
     o.start_ns - o.from_ns AS start_ns,
     o.end_ns - o.start_ns AS dur_ns,
-    NULL::VARCHAR AS next_name
+    NULL::VARCHAR AS next_name,
+    NULL::VARCHAR AS stack
 FROM ops AS o
 LEFT JOIN names AS n
     ON n.report_id = o.report_id AND n.demangled = coalesce(o.demangled, o.name) AND o.kind = 'kernel'
@@ -68,7 +101,7 @@ LEFT JOIN sizes AS s
 UNION ALL
 SELECT
     p.report_id, p.device, p.role, 'idle', 'idle', 0, g.cause, NULL, g.cause, NULL, NULL,
-    g.start_ns - p.start_ns, g.dur_ns, l.name
+    g.start_ns - p.start_ns, g.dur_ns, l.name, NULL
 FROM step_pictures AS p
 JOIN _gpus AS t ON t.report_id = p.report_id AND t.device = p.device
 JOIN _gaps AS g ON g.track = t.track AND g.start_ns < p.end_ns AND g.end_ns > p.start_ns
@@ -76,7 +109,7 @@ JOIN launches AS l ON l.report_id = p.report_id AND l.op_id = g.op_id
 UNION ALL
 SELECT
     t.report_id, t.device, t.role, t.tid::VARCHAR, 'call', 0, c.name, NULL, 'call', NULL, NULL,
-    c.start_ns - t.from_ns, c.dur_ns, NULL
+    c.start_ns - t.from_ns, c.dur_ns, NULL, NULL
 FROM threads AS t
 JOIN nsys_api_calls AS c
     ON c.report_id = t.report_id AND c.pid = t.pid AND c.tid = t.tid
@@ -85,10 +118,18 @@ UNION ALL
 SELECT
     t.report_id, t.device, t.role, t.tid::VARCHAR, 'range', coalesce(r.depth, 0), r.name, NULL,
     'range', NULL, NULL,
-    r.start_ns - t.from_ns, r.dur_ns, NULL
+    r.start_ns - t.from_ns, r.dur_ns, NULL, NULL
 FROM threads AS t
 JOIN nsys_nvtx_ranges AS r
     ON r.report_id = t.report_id AND r.pid = t.pid AND r.tid = t.tid
     AND r.start_ns < t.until_ns AND r.end_ns > t.from_ns
 WHERE r.style = 'PushPop' AND r.dur_ns IS NOT NULL
+UNION ALL
+SELECT
+    e.report_id, e.device, e.role, e.tid::VARCHAR, 'code', 0,
+    concat(short_source(f.file), ':' || f.line, ' ', f.function), NULL, 'code', NULL, NULL,
+    e.start_ns, e.dur_ns, NULL, s.stack
+FROM executed AS e
+JOIN host_frames AS f USING (report_id, frame_id)
+LEFT JOIN _stack_texts AS s USING (report_id, stack_id)
 ORDER BY report_id, device, role, start_ns, depth, dur_ns DESC, kind, lane, name;
