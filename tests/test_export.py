@@ -1,4 +1,4 @@
-"""perfpipe export perfetto: whole, nested as viewers need it, to the nanosecond."""
+"""perfpipe export: timelines and stacks, whole, nested as viewers need it, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_everything_is_written_once_and_nests(
     found = Counter(
         (e["cat"], int(e["ts"] * 1000), int(e["dur"] * 1000))
         for e in events
-        if e["ph"] == "X" and e["cat"] != "range"
+        if e["ph"] == "X" and e["cat"] not in ("range", "frame")
     )
     assert found == wanted
     assert (sum(e["ph"] == "s" for e in events),) == linked
@@ -196,3 +196,107 @@ def test_a_step_is_written_with_what_launched_it(
             _assert_nested(events)
     assert sizes["step"] < sizes["steady"] < sizes["all"]
     assert run_cli(["export", "perfetto", report, "--step", "999", *store]) == 2
+
+
+def test_stacks_are_merged_and_nested(captures: Store, ingested: Ingested, tmp_path: Path) -> None:
+    report = ingested("stacks/tensor_loop.sqlite")
+    output = tmp_path / "trace.json"
+    store = ["--store", str(captures.root)]
+    assert run_cli(["export", "perfetto", report, "-o", str(output), *store]) == 0
+    events = json.loads(output.read_text(), parse_float=Decimal)["traceEvents"]
+    frames = [event for event in events if event.get("cat") == "frame"]
+    _assert_nested(frames)
+    with Session.open(captures, [report], use=("_host_cells", "host_stacks")) as session:
+        rows = session.execute(
+            "SELECT tid, start_ns, end_ns, list((function, file || coalesce(':' || line, '')) "
+            "ORDER BY depth DESC) FROM _host_cells JOIN host_stacks USING (report_id, stack_id) "
+            "JOIN host_frames USING (report_id, frame_id) GROUP BY ALL ORDER BY tid, start_ns"
+        ).fetchall()
+    # Plain merging: a slice goes on while it and what is around it stay the same.
+    expected: Counter[tuple[Any, ...]] = Counter()
+    open_: list[list[Any]] = []
+    last: tuple[int, int] | None = None
+
+    def close(keep: int) -> None:
+        while len(open_) > keep:
+            (name, place), since, until = open_.pop()
+            expected[name, place, since, until - since] += 1
+
+    for tid, start, end, stack in rows:
+        if last != (tid, start):
+            close(0)
+        same = 0
+        while same < min(len(open_), len(stack)) and open_[same][0] == stack[same]:
+            same += 1
+        close(same)
+        open_ += [[frame, start, end] for frame in stack[same:]]
+        for one in open_:
+            one[2] = end
+        last = tid, end
+    close(0)
+    found = Counter(
+        (e["name"], e["args"]["detail"], int(e["ts"] * 1000), int(e["dur"] * 1000)) for e in frames
+    )
+    assert found == expected
+
+
+#: Required keys of the published schema, by the part of the file.
+_FILE, _PROFILE = {"$schema", "shared", "profiles"}, {
+    "type", "name", "unit", "startValue", "endValue", "samples", "weights",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["speedscope.json", "speedscope.json.gz"])
+def test_speedscope_has_idle_time_and_threads(
+    captures: Store, ingested: Ingested, tmp_path: Path, name: str
+) -> None:
+    report = ingested("stacks/json_step.sqlite")
+    output = tmp_path / name
+    store = ["--store", str(captures.root)]
+    words = ["export", "speedscope", report, "--window", "steady", "-o", str(output), *store]
+    assert run_cli(words) == 0
+    data = output.read_bytes()
+    document = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)
+    assert document.keys() >= _FILE
+    assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    frames = document["shared"]["frames"]
+    assert all(frame["name"] and frame.keys() <= {"name", "file", "line"} for frame in frames)
+    for profile in document["profiles"]:
+        assert profile.keys() >= _PROFILE
+        assert (profile["type"], profile["unit"]) == ("sampled", "nanoseconds")
+        assert len(profile["samples"]) == len(profile["weights"]) > 0
+        assert profile["endValue"] - profile["startValue"] == sum(profile["weights"])
+        assert all(0 <= at < len(frames) for stack in profile["samples"] for at in stack)
+        assert all(weight > 0 for weight in profile["weights"])
+    idle = document["profiles"][document["activeProfileIndex"]]
+    assert idle["name"] == "GPU 0 idle time"
+    with Session.open(captures, [report], use=("idle_stacks", "_host_cells")) as session:
+        ((ns, missing),) = session.execute(
+            "SELECT sum(time_ns), sum(time_ns) FILTER (reason = 'not caused by the host') "
+            "FROM idle_stacks"
+        ).fetchall()
+    assert idle["endValue"] == ns
+    leaf: Counter[str] = Counter()
+    for stack, weight in zip(idle["samples"], idle["weights"], strict=True):
+        leaf[frames[stack[-1]]["name"]] += weight
+    assert leaf["[not caused by the host]"] == missing
+    heaviest = max(range(len(idle["weights"])), key=lambda at: int(idle["weights"][at]))
+    names = [frames[at]["name"] for at in idle["samples"][heaviest]]
+    assert names[:2] == ["<module>", "log_step"], "outermost first"
+    (main,) = (profile for profile in document["profiles"] if "python sampling" in profile["name"])
+    assert main["name"] == "Process 993, thread 993 (python sampling)"
+    whole = tmp_path / "whole.json"
+    assert run_cli(["export", "speedscope", report, "-o", str(whole), *store]) == 0
+    every = json.loads(whole.read_text())["profiles"]
+    sizes = {profile["name"]: len(profile["weights"]) for profile in every}
+    assert sizes[main["name"]] == 1804 > len(main["weights"]) > 1000
+
+
+def test_speedscope_without_stacks_is_refused(
+    captures: Store, ingested: Ingested, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, output = ingested("nsys/memcpy.sqlite"), tmp_path / "out.json"
+    store = ["--store", str(captures.root)]
+    assert run_cli(["export", "speedscope", report, "-o", str(output), *store]) == 2
+    assert "--python-sampling=true" in capsys.readouterr().err
+    assert not output.exists()

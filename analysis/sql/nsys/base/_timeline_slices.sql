@@ -1,21 +1,22 @@
--- Contents of a trace viewer: GPU operations, CUDA calls, NVTX ranges and GPU idle gaps, each assigned to
--- a row.
+-- Contents of a trace viewer: GPU operations, CUDA calls, NVTX ranges, sampled stacks and GPU idle gaps, each
+-- assigned to a row.
 --
 -- report_id: report
 -- process: group to which the row belongs, GPU n or Process pid
 -- row_name: row within the group: a stream, a thread's CUDA calls, a thread's ranges in one NVTX domain,
---   or idle
--- kind: kernel, memcpy, memset, graph or um (GPU operations), api, range, mark or idle
+--   a thread's stacks, or idle
+-- kind: kernel, memcpy, memset, graph or um (GPU operations), api, range, mark, frame or idle
 -- name: label
 -- start_ns: start, ns
 -- dur_ns: duration, ns; 0 for marks
+-- depth: number of frames around a frame, which may have the same start and duration; 0 for other kinds
 -- nested: false if slices in the row may overlap without being nested (start/end ranges)
 -- pid: process id; NULL for idle
 -- correlation_id: links a call to the operations that it launched; NULL if none
 -- api_tid: thread that launched a GPU operation; NULL otherwise
 -- api_start_ns: start of the launching call, ns
 -- detail: for idle: the operation that ended the gap, the call that launched this operation, and the
---   innermost range around the call
+--   innermost range around the call; for frame: file and line
 CREATE VIEW _timeline_slices AS
 SELECT
     l.report_id,
@@ -29,6 +30,7 @@ SELECT
     l.name,
     l.start_ns,
     l.end_ns - l.start_ns AS dur_ns,
+    0 AS depth,
     true AS nested,
     l.pid,
     l.correlation_id,
@@ -45,6 +47,7 @@ SELECT
     g.cause,
     g.start_ns,
     g.dur_ns,
+    0,
     true,
     NULL,
     NULL,
@@ -63,6 +66,7 @@ SELECT
     name,
     start_ns,
     end_ns - start_ns,
+    0,
     true,
     pid, correlation_id, NULL, NULL, NULL
 FROM nsys_api_calls
@@ -76,6 +80,7 @@ SELECT
     name,
     start_ns,
     coalesce(dur_ns, 0),
+    0,
     style = 'PushPop',
     pid,
     NULL,
@@ -83,4 +88,21 @@ SELECT
     NULL,
     NULL
 FROM nsys_nvtx_ranges
-WHERE dur_ns IS NOT NULL OR style = 'Mark';
+WHERE dur_ns IS NOT NULL OR style = 'Mark'
+UNION ALL
+SELECT
+    report_id,
+    concat('Process ', pid),
+    concat('Thread ', tid, ' stacks'),
+    'frame',
+    name,
+    start_ns,
+    dur_ns,
+    depth,
+    true,
+    pid,
+    NULL,
+    NULL,
+    NULL,
+    place
+FROM _frame_slices;
