@@ -354,3 +354,40 @@ def test_findings_prints_what_agents_get(
     assert "launch-bound" in cli.out
     assert re.search(r"up to [\d.]+ % of the step, if ", cli.out)
     assert "\u27e6" not in cli.out.splitlines()[0]
+
+
+def test_lines_of_the_program_during_idle_time(
+    captures: Store, ingested: Callable[[str], str]
+) -> None:
+    report = ingested("stacks/json_step.sqlite")
+    desk = Desk(captures)
+    told = ask(desk, "timeline", target=report)["data"]
+    assert told["idle_lines_missing"] is None and 1 <= len(told["idle_lines"]) <= 5
+    first = told["idle_lines"][0]
+    assert first["line"] == "\u27e6json_step.py:5\u27e7" and first["cause"] == "host"
+    assert first["calls"] == "\u27e6dumps (json/__init__.py)\u27e7" and first["samples"] > 300
+    low, high = first["interval_pct"]
+    assert low < first["share_pct"] < high
+    without = [line for line in told["idle_lines"] if "line" not in line]
+    assert [line["reason"] for line in without] == ["not caused by the host"][: len(without)]
+    found = ask(desk, "explain", target=report, finding=1)["data"]
+    assert found["bound"] == "host" and found["lines_missing"] is None
+    assert found["lines"][0]["line"] == first["line"]
+    assert {line["cause"] for line in found["lines"]} == {"host"}
+    assert sum(line["share_pct"] for line in found["lines"]) <= 100.001
+    desk.close()
+
+
+def test_without_stacks_the_reason_is_told(captures: Store, ingested: Callable[[str], str]) -> None:
+    report = ingested("nsys/graph_node.sqlite")
+    desk = Desk(captures)
+    told = ask(desk, "timeline", target=report)["data"]
+    assert told["idle_lines"] == [] and "--python-sampling=true" in told["idle_lines_missing"]
+    number = 1
+    while (found := ask(desk, "explain", target=report, finding=number))["status"] == "answered":
+        data = found["data"]
+        idle = data["about"] == "timeline" and data["bound"] in ("host", "launch_overhead", "sync")
+        assert ("lines" in data) == idle
+        assert not idle or (data["lines"] == [] and "sampling" in data["lines_missing"])
+        number += 1
+    desk.close()

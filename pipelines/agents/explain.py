@@ -14,6 +14,7 @@ from perfpipe.database import quote
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.lines import lines_of_finding
 from perfpipe.pipelines.agents.overview import VIEWS, evidence, finding, gain, share
 from perfpipe.pipelines.agents.wording import captured, names, plain, sentence, value
 
@@ -47,7 +48,11 @@ def explain(
         return _of_kernel(session, of, classed[0], detail, _query_of(scope, number))
     kernels = [other for other in found if other["subject"] == "kernel"]
     told = findings.findings_of(scope)[row["rank"] - 1]
-    data = {**finding(row, told), "techniques": _timeline_techniques(session, row, detail)}
+    data = {
+        **finding(row, told),
+        **lines_of_finding(session, row),
+        "techniques": _timeline_techniques(session, row, detail),
+    }
     if kernels:
         following = Next("explain", {"target": of, "finding": kernels[0]["rank"]})
     elif not scope.profiled:

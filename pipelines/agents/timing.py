@@ -6,6 +6,7 @@ from typing import Any
 
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.lines import idle_lines
 from perfpipe.pipelines.agents.wording import captured, unmarked, value
 from perfpipe.pipelines.budgets import budgets_of
 from perfpipe.windows import STEADY
@@ -24,7 +25,7 @@ def timeline(
     end_ms: float | None = None,
     nvtx: str | None = None,
 ) -> Answer:
-    """Return the time budget of a window, and the causes of idle time in it."""
+    """Return the time budget of a window, and the causes and code of idle time in it."""
     chosen = desk.select(target)
     of = target or desk.name_of(chosen)
     part = start_ms is not None or end_ms is not None or nvtx is not None
@@ -119,12 +120,13 @@ _BESIDE = {
 _MOST = 16
 
 
-def _causes(desk: Desk, chosen: Any, window: str) -> dict[str, list[Row]]:
+def _causes(desk: Desk, chosen: Any, window: str) -> dict[str, Any]:
     session = desk.session(chosen, window)
-    return {
+    beside = {
         name: [
             {key: one if key in ours else value(one) for key, one in row.items()}
             for row in rows(session, f"{sql} LIMIT {_MOST}")
         ]
         for name, (sql, ours) in _BESIDE.items()
     }
+    return beside | idle_lines(session)

@@ -129,7 +129,8 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "explain": Tool(
         "Explains a finding or a kernel: class, evidence, NVIDIA's own verdict, SOL headroom, "
-        "techniques with bounds on their gain and the assumption of each bound, hot lines.",
+        "techniques with bounds on their gain and the assumption of each bound, hot lines, and the "
+        "lines of the program during idle time.",
         _Explain,
         lambda desk, given: explain.explain(
             desk, _name(given.target), given.finding, given.kernel, given.detail
@@ -137,7 +138,8 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "timeline": Tool(
         "The exact time budget of each GPU in the steady steps, another window, a time range or "
-        "NVTX ranges; causes of idle time, communication overlap, the rank that others wait for.",
+        "NVTX ranges; causes of idle time, the lines of the program meanwhile, communication "
+        "overlap, the rank that others wait for.",
         _Timeline,
         lambda desk, given: timing.timeline(
             desk, _name(given.target), given.window, given.start_ms, given.end_ms, given.nvtx
