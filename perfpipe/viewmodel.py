@@ -79,7 +79,8 @@ class Table:
 
     `figure` names its figure, `headline` its place on the first screen if space is limited, or 0.
     With `tree`, its rows are a tree: that column, which is not shown, is the depth of a row, and
-    ancestors come before it.
+    ancestors come before it.  A `folded` table has details: HTML shows it on demand, Markdown and
+    the terminal leave it out.
     """
 
     title: str
@@ -91,6 +92,7 @@ class Table:
     figure: str = ""
     headline: int = 0
     tree: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)

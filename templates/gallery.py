@@ -17,7 +17,7 @@ from perfpipe.templates.collective_figures import arrivals_figure, bandwidths_fi
 from perfpipe.templates.course_figure import courses_figure
 from perfpipe.templates.figures import Drawing, sol_figure, tuning_figure
 from perfpipe.templates.history_figure import history_figure
-from perfpipe.templates.icicle import Icicle, icicle
+from perfpipe.templates.icicle import Icicle, icicle, stacks_icicle
 from perfpipe.templates.memory_figure import memory_figure
 from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figure
 from perfpipe.templates.places_figure import places_figure
@@ -55,6 +55,11 @@ FIGURES = {
     "icicle": Figure(
         icicle,
         "GPU time by range: width shows GPU time, nested ranges are below; click to zoom in",
+    ),
+    "idle_stacks": Figure(
+        stacks_icicle,
+        "Idle time of each GPU by stack: width shows idle time, called functions are below their "
+        "caller; click to zoom in",
     ),
     "arrivals": Figure(
         arrivals_figure, "Arrival of each rank at the collectives with the longest waits"

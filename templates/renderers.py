@@ -193,7 +193,7 @@ def render_markdown(
     template = environment().get_template("report.md.j2")
     first = [table for table in report.tables if table.headline]
     first.sort(key=lambda table: table.headline)
-    others = [table for table in report.tables if table not in first]
+    others = [table for table in report.tables if table not in first and not table.folded]
     return template.render(
         report=report,
         first=first,
@@ -225,11 +225,13 @@ def print_terminal(report: Report, console: Console, most: int | None = None) ->
 
 
 def print_tables(tables: Iterable[Table], console: Console) -> None:
-    """Print the first rows of each table."""
+    """Print the first rows of each table, but of those that are folded."""
     from rich.markup import escape
     from rich.table import Table as Grid
 
     for table in tables:
+        if table.folded:
+            continue
         grid = Grid(title=escape(table.title), title_justify="left", caption=_cut(table, _FEW))
         columns = _shown(table, core=True)
         for column in columns:

@@ -151,3 +151,44 @@ def test_the_icicle_is_enlarged(visit: Visit) -> None:
     if reset.is_displayed():
         reset.click()
     assert deep.rect["width"] == pytest.approx(narrow, abs=2)
+
+
+def test_stacks_are_found_with_their_share(visit: Visit) -> None:
+    driver = visit("stacks/json_step.sqlite")
+    figure = driver.find_element(By.CSS_SELECTOR, "#host figure")
+    assert figure.find_element(By.CSS_SELECTOR, ".legend li").text == "user"
+    search = figure.find_element(By.CSS_SELECTOR, "input[type=search]")
+    count = figure.find_element(By.CSS_SELECTOR, "[role=status]")
+    boxes = figure.find_elements(By.CSS_SELECTOR, "svg.icicle > svg")
+    assert count.text == ""
+    # Encoding is called by log_step: both count once.
+    search.send_keys("JSON/")
+    within = count.text
+    search.clear()
+    search.send_keys("json_step.py:5")
+    assert count.text.startswith("1 found, ")
+    share = float(count.text.removeprefix("1 found, ").removesuffix(" %"))
+    assert 90 < share < 100
+    number, _, found = within.partition(" found, ")
+    assert int(number) > 1 and float(found.removesuffix(" %")) <= share
+    seen = driver.execute_script(
+        "return arguments[0].map((box) => [box.classList.contains('found'), "
+        "getComputedStyle(box).opacity])",
+        boxes,
+    )
+    assert [opacity for found, opacity in seen if found] == ["1"]
+    assert {opacity for found, opacity in seen if not found} == {"0.25"}
+    search.clear()
+    search.send_keys(" ")
+    assert count.text == "" and not figure.find_elements(By.CSS_SELECTOR, ".found")
+
+
+def test_a_folded_table_is_shown_on_demand(visit: Visit) -> None:
+    driver = visit("stacks/json_step.sqlite")
+    table = driver.find_element(By.CSS_SELECTOR, '[data-id="idle-time-by-stack"] table')
+    assert not table.is_displayed()
+    summary = driver.find_element(By.CSS_SELECTOR, "#host details.folded > summary")
+    assert summary.text.startswith("Show the table (")
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", summary)
+    summary.click()
+    assert table.is_displayed()

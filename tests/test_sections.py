@@ -35,9 +35,13 @@ def test_every_declared_table_is_shown(
     jobs = [
         f"nsys/{name}_rank{rank}.sqlite" for name in ("ddp_comm", "collectives") for rank in (0, 1)
     ]
-    ids = stored(
-        *captures, *jobs, "nsys/graph_node.sqlite", "nsys/memory_pool.sqlite", "nsys/modules.sqlite"
+    more = (
+        "nsys/graph_node.sqlite",
+        "nsys/memory_pool.sqlite",
+        "nsys/modules.sqlite",
+        "stacks/json_step.sqlite",
     )
+    ids = stored(*captures, *jobs, *more)
     trace = DATA / "torch" / "train_step.kineto.json.gz"
     assert cli("ingest", trace) == 0
     ids.append(cli.out.split()[0])

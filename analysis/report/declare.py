@@ -93,7 +93,7 @@ class TableSpec(ABC):
 
     `figure` names the figure that templates draw, `headline` its place on the first screen of
     Markdown (0: none).  `told` makes a sentence from the rows, appended to the documentation.
-    `tree` is the column that says how many rows a row is part of.
+    `tree` is the column that says how many rows a row is part of.  A `folded` table has details.
     """
 
     view: str
@@ -107,6 +107,7 @@ class TableSpec(ABC):
     headline: int = 0
     told: Callable[[Scope, Table], str] | None = None
     tree: str = ""
+    folded: bool = False
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -160,6 +161,7 @@ class TableSpec(ABC):
             self.figure,
             self.headline,
             self.tree,
+            self.folded,
         )
         said = self.told(scope, table) if self.told else ""
         yield replace(table, doc=f"{table.doc} {said}".strip())

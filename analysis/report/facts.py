@@ -37,6 +37,7 @@ VIEWS = (
     "kernel_bottleneck",
     "kernel_sol",
     "_launch_names",
+    "host_coverage",
     *sharing.VIEWS,
     *tracing.VIEWS,
     *untraced.VIEWS,
@@ -352,7 +353,26 @@ def warnings_of(scope: Scope) -> list[Fact]:
             for warning, count, name in rows_of(scope.con, sql)
         ),
         *_separate_ranks(scope),
+        *_biased_samples(scope),
     ]
+
+
+def _biased_samples(scope: Scope) -> Iterator[Fact]:
+    """Yield a warning about each report whose stacks are not spread evenly over the time."""
+    sql = f"""
+        SELECT source_name, arg_max((tid, sampled_pct, idle_pct), abs(sampled_pct - idle_pct))
+        FROM host_coverage JOIN (SELECT report_id, source_name FROM reports) USING (report_id)
+        WHERE is_biased AND report_id IN {in_list(scope.reports)}
+        GROUP BY report_id, source_name ORDER BY source_name
+    """
+    for name, (tid, sampled_pct, idle_pct) in rows_of(scope.con, sql):
+        yield Fact(
+            "",
+            f"the shares of idle time by line of code may be off: {sampled_pct:.0f} % of the "
+            f"samples of thread {tid} are from idle time of the GPU, which is {idle_pct:.0f} % of "
+            f"the time ({name})",
+            Source("host_coverage", scope.reports),
+        )
 
 
 def _separate_ranks(scope: Scope) -> Iterator[Fact]:

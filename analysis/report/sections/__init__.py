@@ -19,6 +19,7 @@ ORDER = (
     "memory",
     "source",
     "launches",
+    "host",
     "device_memory",
     "communication",
     "modules",
