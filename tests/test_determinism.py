@@ -19,7 +19,8 @@ from perfpipe.catalogue import CATALOGUE
 from perfpipe.model import tables
 from perfpipe.store import Store
 
-#: Steps and sampled metrics; unified memory; two ranks; profiled launches of the first one's kernels.
+#: Steps and sampled metrics; unified memory; two ranks; profiled launches of the first one's kernels;
+#: stacks.
 INPUTS = (
     "nsys/gpumetrics.sqlite",
     "unified/prefetch.sqlite",
@@ -28,6 +29,7 @@ INPUTS = (
     "nsys/modules.sqlite",
     "ncu/block.ncu-rep",
     "ncu/visible.ncu-rep",
+    "stacks/tensor_loop.sqlite",
 )
 PUBLIC = [name for name, view in views().items() if view.public]
 
@@ -48,8 +50,6 @@ EMPTY = {
     "run_contrasts",
     "starting_findings",
     "window_budget",
-    "small_readbacks",
-    "osrt_sum",
     "rule_cuda_memcpy_sync",
     "rule_cuda_memset_sync",
 }

@@ -138,25 +138,32 @@ hits AS (
     FROM hit
     GROUP BY ALL
 ),
+summed AS (
+    SELECT
+        *,
+        sum(kernels) OVER so_far AS kernels_so_far,
+        sum(ns) OVER so_far AS ns_so_far,
+        sum(samples) OVER so_far AS samples_so_far,
+        row_number() OVER so_far AS place
+    FROM hits
+    WINDOW so_far AS (
+        PARTITION BY report_id, device, pid, tid, name ORDER BY frame_id, called_id NULLS FIRST
+        ROWS UNBOUNDED PRECEDING
+    )
+),
 shares AS (
     SELECT
         *,
-        CASE
-            WHEN sum(kernels) OVER alike > 0 THEN sum(kernels) OVER so_far / sum(kernels) OVER alike
-            ELSE sum(samples) OVER so_far / sum(samples) OVER alike
-        END AS kernels_until,
-        CASE
-            WHEN sum(ns) OVER alike > 0 THEN sum(ns) OVER so_far / sum(ns) OVER alike
-            ELSE sum(samples) OVER so_far / sum(samples) OVER alike
-        END AS ns_until,
-        row_number() OVER so_far = count(*) OVER alike AS is_last
-    FROM hits
-    WINDOW
-        alike AS (PARTITION BY report_id, device, pid, tid, name),
-        so_far AS (
-            PARTITION BY report_id, device, pid, tid, name ORDER BY frame_id, called_id NULLS FIRST
-            ROWS UNBOUNDED PRECEDING
-        )
+        coalesce(
+            kernels_so_far / nullif(max(kernels_so_far) OVER alike, 0),
+            samples_so_far / max(samples_so_far) OVER alike
+        ) AS kernels_until,
+        coalesce(
+            ns_so_far / nullif(max(ns_so_far) OVER alike, 0), samples_so_far / max(samples_so_far) OVER alike
+        ) AS ns_until,
+        place = max(place) OVER alike AS is_last
+    FROM summed
+    WINDOW alike AS (PARTITION BY report_id, device, pid, tid, name)
 ),
 totals AS (
     SELECT report_id, device, pid, tid, name, sum(kernels)::BIGINT AS kernels, sum(ns)::BIGINT AS ns

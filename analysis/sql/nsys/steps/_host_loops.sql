@@ -8,9 +8,10 @@
 -- @materialize
 CREATE VIEW _host_loops AS
 WITH busy AS (
-    SELECT report_id, device, sum(share_pct) FILTER (is_busy(category)) AS busy_pct,
-        sum(share_pct) FILTER (NOT is_work(category) AND NOT is_kept(category)) AS idle_pct,
-        sum(share_pct) FILTER (category = 'no_work') AS no_work_pct
+    SELECT report_id, device, sum(share_pct ORDER BY category) FILTER (is_busy(category)) AS busy_pct,
+        sum(share_pct ORDER BY category) FILTER (NOT is_work(category) AND NOT is_kept(category))
+            AS idle_pct,
+        sum(share_pct ORDER BY category) FILTER (category = 'no_work') AS no_work_pct
     FROM gpu_time_budget
     GROUP BY report_id, device
 ),
