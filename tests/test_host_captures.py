@@ -10,6 +10,9 @@ from typing import NamedTuple
 import pytest
 from conftest import Opened
 
+from perfpipe.analysis.session import Session
+from perfpipe.store import Store
+
 
 class Planted(NamedTuple):
     """The function and the lines that cause idle time, the cause, and the function of the decoy."""
@@ -76,6 +79,28 @@ def test_the_advice_names_the_line(name: str, texts: Callable[..., Path]) -> Non
     opening = json.loads((texts(f"stacks/{name}.sqlite") / "report.json").read_text())["opening"]
     said = " ".join(action["evidence"] for action in opening["actions"])
     assert f"{name}.py:{planted.lines[0]} {planted.function}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "line", "via", "cause"),
+    [
+        ("slow_loader", "__call__", 19, "worker process", "host"),
+        ("slow_logging", "add", 27, None, "host"),
+    ],
+)
+def test_recordings_with_stacks_replay(
+    replayed: Callable[[str], Path], name: str, function: str, line: int, via: str, cause: str
+) -> None:
+    with Session.open(Store(replayed(name))) as con:
+        first = con.execute(
+            "SELECT function, line, via, cause FROM idle_code WHERE level = 'user' AND rank = 1 "
+            "ORDER BY self_ns DESC LIMIT 1"
+        ).fetchall()
+        ((told, idle),) = con.execute(
+            "SELECT (SELECT sum(time_ns) FROM idle_stacks), (SELECT sum(time_ns) FROM idle_causes)"
+        ).fetchall()
+    assert first == [(function, line, via, cause)]
+    assert told == idle
 
 
 def test_ranges_of_pythons_lock_are_no_annotations(opened: Opened) -> None:

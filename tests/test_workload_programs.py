@@ -176,7 +176,7 @@ def test_data_parallel_training_over_two_processes(forks: Path, tmp_path: Path) 
 
 
 #: Programs that know nothing of perfpipe, and take no options.
-FOREIGN = {"jax_train", "vision_train"}
+FOREIGN = {"jax_train", "slow_loader", "slow_logging", "vision_train"}
 OURS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in FOREIGN)
 
 

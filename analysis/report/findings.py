@@ -115,8 +115,8 @@ def findings_of(scope: Scope) -> list[Finding]:
 
 def _command(found: _Found, run_id: str | None) -> str:
     about = {"kernel": found.kernel_name or "", "bound": found.bound}
-    claim = "idle_line" if found.idle_line else found.claim
-    return question(found.subject, claim, found.reports, run_id, **about)
+    of = ("code", "idle_line") if found.idle_line else (found.subject, found.claim)
+    return question(*of, found.reports, run_id, **about)
 
 
 def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str) -> Finding:
