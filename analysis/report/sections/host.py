@@ -84,6 +84,9 @@ IDLE_TREE = GpuTable(
     folded=True,
 )
 
+#: A function, and whether a worker process executes it.
+_FUNCTION = "function || coalesce(' (' || via || ')', '')"
+
 IDLE_LINES = GpuTable(
     "idle_hotspots",
     "Idle time by line of the program",
@@ -91,7 +94,7 @@ IDLE_LINES = GpuTable(
         *GPU,
         Col("place", "Line", sql=f"coalesce({_PLACE}, reason)", doc="line, or why there is none"),
         Col("file", "File", detail=True, hover_of="place"),
-        Col("function", "Function"),
+        Col("function", "Function", sql=_FUNCTION, doc="function; in a worker process or not"),
         Col("library_function", "Calls"),
         Col("cause", "Cause"),
         Col("self_ns", "Self time", "ns"),
@@ -99,7 +102,6 @@ IDLE_LINES = GpuTable(
         Col("share_pct", "Share", "pct", "% of idle time"),
         _INTERVAL,
         Col("samples", "Samples", "int"),
-        Col("via", "Via"),
     ),
     order="rank",
     where=f"level = 'user' AND rank <= {_LINES}",
@@ -111,7 +113,7 @@ IDLE_FUNCTIONS = GpuTable(
     "Idle time by function of libraries",
     (
         *GPU,
-        Col("function", "Function"),
+        Col("function", "Function", sql=_FUNCTION, doc="function; in a worker process or not"),
         Col("place", "File", sql="short_source(file)", doc="source file"),
         Col("file", "File", detail=True, hover_of="place"),
         Col("kind", "Owner"),
@@ -121,7 +123,6 @@ IDLE_FUNCTIONS = GpuTable(
         Col("share_pct", "Share", "pct", "% of idle time"),
         _INTERVAL,
         Col("samples", "Samples", "int"),
-        Col("via", "Via"),
     ),
     order="rank",
     where=f"level = 'function' AND kind IN ('library', 'python') AND rank <= {_FUNCTIONS}",

@@ -11,7 +11,8 @@
 -- device BIGINT: physical GPU number; NULL if the process uses no GPU (a worker process)
 -- source VARCHAR: origin of the stacks that count for this thread, as in host_samples
 -- samples BIGINT: number of samples, or of intervals of traced stacks, in the whole capture
--- period_ns BIGINT: median time between two samples, ns; NULL for a single sample and for traced stacks
+-- period_ns BIGINT: median time between two samples, ns; NULL for a single sample, for traced stacks, and for
+--   those of py-spy, which merges equal samples
 -- first_ns BIGINT: time of the first sample, ns
 -- last_ns BIGINT: time of the last sample, ns
 -- covered_pct DOUBLE: percentage of the analyzed windows that the samples stand for
@@ -35,7 +36,7 @@ WITH cells AS (
 threads AS (
     SELECT
         report_id, pid, tid, source, traced, count(*) AS samples,
-        median(since_ns) FILTER (NOT traced)::BIGINT AS period_ns,
+        median(since_ns) FILTER (NOT traced AND source != 'py-spy')::BIGINT AS period_ns,
         min(time_ns) AS first_ns, max(time_ns) AS last_ns
     FROM cells
     GROUP BY ALL
