@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import Opened
+from conftest import DATA, Opened
 
 from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
 
 
@@ -115,3 +116,18 @@ def test_ranges_of_pythons_lock_are_no_annotations(opened: Opened) -> None:
     assert held > 1000
     assert annotated == [(0,)]
     assert steps == 30
+
+
+def test_traced_stacks_are_exact(captures: Store) -> None:
+    report = ingest(DATA / "torch" / "with_stack.kineto.json.gz", captures).report_id
+    with Session.open(captures, [report]) as con:
+        rows = con.execute(
+            "SELECT function, max(low_pct), max(code_pct) FROM idle_code "
+            "WHERE level = 'user' AND rank = 1 GROUP BY function"
+        ).fetchall()
+        ((alike,),) = con.execute(
+            "SELECT count(*) FROM _idle_lines WHERE contains(words, 'about')"
+        ).fetchall()
+    ((function, low_pct, code_pct),) = rows
+    assert (function, low_pct, alike) == ("log_step", None, 0)
+    assert code_pct > 90

@@ -1,12 +1,12 @@
 -- Idle time of each category of timeline_bottleneck by line of the program, most time first, with its share
--- of this time and the 95 % confidence interval of the share, %.
+-- of this time and the 95 % confidence interval of the share, %. Traced stacks have no interval.
 -- @materialize
 CREATE VIEW _bound_lines AS
 WITH lines AS (
     SELECT
         report_id, device, timeline_bound(cause) AS bound, function, file, line, via, kind, reason,
         sum(self_ns)::BIGINT AS ns, sum(samples)::BIGINT AS samples,
-        max_by(library_function, self_ns) AS called
+        max_by(library_function, self_ns) AS called, bool_or(low_pct IS NOT NULL) AS is_estimate
     FROM idle_code
     WHERE level = 'user' AND self_ns > 0
     GROUP BY ALL
@@ -16,7 +16,7 @@ shared AS (
         *,
         sum(ns) OVER bound AS all_ns,
         sum(samples) OVER bound AS all_samples,
-        share_interval(ns / all_ns, all_samples) AS pct,
+        CASE WHEN is_estimate THEN share_interval(ns / all_ns, all_samples) END AS pct,
         row_number() OVER (
             PARTITION BY report_id, device, bound
             ORDER BY function IS NULL, ns DESC, file, line, function, via, reason

@@ -22,7 +22,8 @@
 -- self_pct DOUBLE: self_ns as a percentage of the idle time
 -- total_pct DOUBLE: total_ns as a percentage of the idle time
 -- code_pct DOUBLE: percentage of the idle time for all causes of this code
--- low_pct DOUBLE: lower end of the 95 % confidence interval of code_pct; NULL for time that was not sampled
+-- low_pct DOUBLE: lower end of the 95 % confidence interval of code_pct; NULL for time that was not sampled,
+--   and for traced stacks, which are exact
 -- high_pct DOUBLE: upper end of this interval
 -- samples BIGINT: samples that self_ns rests on
 -- reason VARCHAR: reason why there is no stack, as in idle_stacks; NULL if there is one
@@ -89,9 +90,17 @@ joined AS (
             AND t.line IS NOT DISTINCT FROM s.line AND t.kind = s.kind
             AND t.via IS NOT DISTINCT FROM s.via AND t.cause = s.cause
 ),
+-- Traced stacks are exact.
+traced AS (
+    SELECT report_id
+    FROM _host_cells
+    GROUP BY report_id
+    HAVING bool_and(source = 'python tracing')
+),
 whole AS (
     SELECT
         *,
+        function IS NOT NULL AND report_id NOT IN (FROM traced) AS is_estimate,
         sum(self_ns) OVER code AS code_ns,
         sum(self_ns) OVER of_level AS idle_ns,
         sum(samples) OVER of_level AS all_samples
@@ -120,8 +129,8 @@ SELECT
     100.0 * self_ns / idle_ns AS self_pct,
     100.0 * total_ns / idle_ns AS total_pct,
     100.0 * code_ns / idle_ns AS code_pct,
-    CASE WHEN function IS NOT NULL THEN share_interval(code_ns / idle_ns, all_samples)[1] END AS low_pct,
-    CASE WHEN function IS NOT NULL THEN share_interval(code_ns / idle_ns, all_samples)[2] END AS high_pct,
+    CASE WHEN is_estimate THEN share_interval(code_ns / idle_ns, all_samples)[1] END AS low_pct,
+    CASE WHEN is_estimate THEN share_interval(code_ns / idle_ns, all_samples)[2] END AS high_pct,
     samples,
     reason
 FROM whole
