@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from itertools import pairwise
 from statistics import median
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.ingest.host_stacks import Samples, spans_of
+from perfpipe.ingest.host_stacks import NO_STACK, HostStacks, Samples, spans_of
+from perfpipe.ingest.nsys.python_stacks import PythonStacks, strings_of
 
 Taken = list[tuple[int, int]]  # time, thread
 
@@ -64,3 +67,20 @@ def test_traced_stacks_keep_their_times() -> None:
     samples.trace(7, 8, 7, 1, 0)
     start, end = spans_of(samples)
     assert (start.tolist(), end.tolist()) == ([5, 7], [9, 8])
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        "zz",
+        struct.pack("<4Q", 1, 1, 16, 1 << 62),
+        struct.pack("<4QQiI", 1, 1, 16, 1 << 63, 0, 0, 0),
+        struct.pack("<4QQiI", 1, 1, 1 << 63, 32, 0, 0, 1),
+    ],
+)
+def test_damaged_payloads_are_counted(payload: bytes | str) -> None:
+    read = PythonStacks({}, HostStacks())
+    assert read.number(payload) == NO_STACK
+    assert read.damaged == 1
+    assert strings_of(payload) == set()

@@ -31,9 +31,12 @@ _HEADER, _COUNT = struct.Struct("<4Q"), struct.Struct("<QiI")
 #: A frame; the last bytes are padding, which is not initialized.
 _FRAME = np.dtype([("function", "<u8"), ("file", "<u8"), ("line", "<i4"), ("unused", "<u4")])
 
+#: What a damaged payload raises; an offset may exceed the range of places in memory.
+_DAMAGES = (ValueError, OverflowError, struct.error)
+
 
 def _frames(content: bytes | str) -> npt.NDArray[Any]:
-    """Return the frames in a payload; raises ValueError or struct.error if it is damaged."""
+    """Return the frames in a payload; raises one of _DAMAGES if it is damaged."""
     raw = bytes.fromhex(content) if isinstance(content, str) else content
     _, _, size, offset = _HEADER.unpack_from(raw)
     _, _, count = _COUNT.unpack_from(raw, offset)
@@ -46,7 +49,7 @@ def strings_of(content: bytes | str) -> set[int]:
     """Return the ids of strings in a payload if it may be a stack."""
     try:
         frames = _frames(content)
-    except (ValueError, struct.error):
+    except _DAMAGES:
         return set()
     return {*frames["function"].tolist(), *frames["file"].tolist()}
 
@@ -64,7 +67,7 @@ class PythonStacks:
         """Return the number of the stack in a payload; NO_STACK if it is empty or damaged."""
         try:
             frames = _frames(content)
-        except (ValueError, struct.error):
+        except _DAMAGES:
             self.damaged += 1
             return NO_STACK
         frames["unused"] = 0
