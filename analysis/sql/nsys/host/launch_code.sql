@@ -98,10 +98,10 @@ waiting AS (
     ) AS k
     ASOF JOIN backward AS b
         ON b.report_id = k.report_id AND b.pid = k.pid AND b.tid = k.tid AND b.start_ns <= k.start_ns
-    JOIN calls AS c ON c.number = k.number
     WHERE b.end_ns > k.start_ns
-    -- Of several threads, only the main one can be the one that is meant.
-    QUALIFY b.tid = c.pid OR count(*) OVER (PARTITION BY k.number) = 1
+    -- If several threads wait, the launch belongs to the main thread if it is one of them, and otherwise to
+    -- none.
+    QUALIFY b.tid = k.pid OR count(*) OVER (PARTITION BY k.number) = 1
 ),
 placed AS (
     SELECT
