@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import re
 
+#: Folders of installed packages, and of the standard library.
+_INSTALLED = r"(?:site|dist)-packages/|[^/]+\.(?:egg|whl)/"
+_LIBRARY = r"lib(?:64)?/(?:python|pypy)\d\.\d+t?/|python\d\d+\.zip/"
+
 #: Packages that are installed: in .../site-packages/, eggs and wheels.
-PACKAGES = r"^(?:.*/)?(?:(?:site|dist)-packages/|[^/]+\.(?:egg|whl)/)"
+PACKAGES = rf"^(?:.*/)?(?:{_INSTALLED})"
 
 #: The standard library: .../lib/python3.11/, .../python311.zip/, and C:/.../Lib/ on Windows.
-STANDARD = (
-    r"^(?:(?:.*/)?(?:lib(?:64)?/(?:python|pypy)\d\.\d+t?/|python\d\d+\.zip/)"
-    r"|[A-Za-z]:/(?:.*/)?Lib/)"
-)
+STANDARD = rf"^(?:(?:.*/)?(?:{_LIBRARY})|[A-Za-z]:/(?:.*/)?Lib/)"
 
 #: A cell of a notebook, which ipykernel writes to a file.
 CELL = r"^(?:.*/)?ipykernel_\d+/(\d+)\.py$"
 
 #: The part of a path that says whose code it is, but not where or by whom it was installed.
 _OWNER = re.compile(
-    r".*/((?:site|dist)-packages/.*|[^/]+\.(?:egg|whl)/.*|lib(?:64)?/(?:python|pypy)\d\.\d+t?/.*"
-    r"|python\d\d+\.zip/.*|\.triton/cache/.*|ipykernel_\d+/.*)|.*/(torchinductor_)[^/]*(/.*)"
+    rf".*/((?:{_INSTALLED}|{_LIBRARY}|\.triton/cache/|ipykernel_\d+/).*)"
+    r"|.*/(torchinductor_)[^/]*(/.*)"
 )
 
 
