@@ -28,8 +28,8 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
 
     SOURCE is an nsys SQLite export, an .ncu-rep, a torch.profiler trace, or a store.  Removes
     environment variables, user and host names, directories in paths, GPU serial numbers, and tables
-    that perfpipe does not know.  Names of kernels and NVTX ranges are kept: review them before you
-    share the copy.
+    that perfpipe does not know.  Names of kernels, NVTX ranges, functions and source files are
+    kept: review them before you share the copy.
     """
     from perfpipe.ingest.compressed import xz
     from perfpipe.ingest.scrub import scrub_file, scrub_store
