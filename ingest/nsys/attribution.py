@@ -69,9 +69,9 @@ NO_RANGE, SEVERAL = range(2)
 class Attribution:
     """Where calls and ranges belong, NONE if unknown.
 
-    Of each call: `innermost`, a range_id; `source` and `reason`, codes.  Of each range: `caller`,
-    the range of the waiting thread around an outermost range; `forward`, the operator of the
-    forward pass to which a range of the backward pass belongs (None without any).
+    Each call has `innermost`, a range_id, and the codes `source` and `reason`.  Each range has
+    `caller`, the range of the waiting thread around an outermost range, and `forward`, the operator
+    of the forward pass to which a range of the backward pass belongs (None without any).
     """
 
     innermost: Codes
@@ -158,9 +158,10 @@ class _Launching:
     def _between(
         self, ranges: Ranges, lender: Codes, thread: Ints, start: Ints, end: Ints
     ) -> npt.NDArray[np.bool_]:
-        """Return whose lender launches work between the first and the last work of a thread in it.
+        """Return which ranges have a busy lender.
 
-        The main thread may.
+        A lender is busy if it launches work between the first and the last work of the other thread
+        in its range.  The main thread never counts as busy.
         """
         busy = np.zeros(len(lender), bool)
         for code, rows in groups(ranges.thread[lender]):

@@ -119,7 +119,7 @@ def _captured(builder: ReportBuilder, ranges: Ranges) -> dict[int, int]:
     rows = read_columns(builder.directory / f"{table}.parquet", wanted)
     made: dict[int, tuple[int | None, int, int, int]] = {}
     for node, original, pid, tid, start in zip(*(rows[c].to_pylist() for c in wanted), strict=True):
-        # Of the two events of a cloned node, one states the node that it was cloned from.
+        # A cloned node has two events; one of them states the node that it was cloned from.
         if node is None or start is None:
             continue
         if node not in made or (made[node][0] is None and original is not None):

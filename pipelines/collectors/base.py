@@ -174,9 +174,9 @@ class Job:
         return statistics.median(self.result.seconds) if self.result.seconds else None
 
     def announce(self, name: str, takes: str | None = None) -> None:
-        """Tell that a profiler is next, how long it takes, and what Ctrl-C keeps.
+        """Print that a profiler is next, how long it takes, and what Ctrl-C keeps.
 
-        The default is what is known of every profiler: that it prolongs the program.
+        Without `takes`, the message has the time of the program without a profiler, if it is known.
         """
         if takes is None and self.plain_s is not None:
             plain = format_ns(1e9 * self.plain_s)

@@ -1,7 +1,7 @@
 -- The code that each stack stands for: the innermost frame of the user, and the frame that it calls, without
 -- wrappers of calls.
--- A stack without code of the user belongs to the innermost frame of its outermost library. Also, whether the
--- thread waits in this stack for a process that works for it.
+-- A stack without code of the user belongs to the innermost frame of its outermost library. `fetches` says
+-- whether the thread waits in this stack for a process that works for it.
 -- @materialize
 CREATE VIEW _stack_code AS
 WITH framed AS (

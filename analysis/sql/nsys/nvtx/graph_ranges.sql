@@ -23,7 +23,7 @@ events AS (
     SELECT DISTINCT ON (report_id, graph_node_id)
         report_id, graph_node_id, original_graph_node_id AS original, pid, tid, start_ns
     FROM nsys_graph_nodes
-    -- Of the two events of a cloned node, one states the node that it was cloned from.
+    -- A cloned node has two events; one of them states the node that it was cloned from.
     ORDER BY report_id, graph_node_id, original_graph_node_id IS NULL, start_ns
 ),
 origins AS (
