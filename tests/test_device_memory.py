@@ -133,6 +133,21 @@ def test_kinds_and_gpus_of_processes_are_kept_apart() -> None:
     ]
 
 
+def test_ranges_of_the_profiler_are_not_in_the_path_at_the_peak() -> None:
+    db = Tiny()
+    thread = {"pid": 1, "tid": 1, "style": "PushPop"}
+    db.add("nsys_memory_usage", {"pid": 1, "device": 0, "kind": "Device", "address": 1, "bytes": 5,
+                                 "correlation_id": 1, "operation": "Allocation",
+                                 "timestamp_ns": 50})  # fmt: skip
+    db.add(
+        "nsys_nvtx_ranges",
+        {**thread, "range_id": 0, "name": "load", "start_ns": 10, "end_ns": 90},
+        {**thread, "range_id": 1, "name": "Holding GIL", "domain": "GIL Trace", "start_ns": 20,
+         "end_ns": 80},
+    )  # fmt: skip
+    assert db.rows("SELECT nvtx_path FROM device_memory_peak") == [("load",)]
+
+
 def test_of_a_real_capture(captures: Store, ingested: Callable[[str], str]) -> None:
     report = ingested("nsys/memcpy.sqlite")
     with Session.open(captures, [report]) as con:

@@ -116,9 +116,14 @@ def test_kernels_in_graphs_have_the_range_that_captured_them() -> None:
         "nsys_nvtx_ranges",
         *(
             {"range_id": number, "name": name, "pid": 1, "tid": 1, "level": level, "start_ns": start,
-             "end_ns": end, "style": "PushPop"}
-            for number, (name, level, start, end) in enumerate(
-                [("capture", 0, 0, 100), ("layer 7", 1, 10, 50), ("replay", 0, 200, 300)]
+             "end_ns": end, "style": "PushPop", "domain": domain}
+            for number, (domain, name, level, start, end) in enumerate(
+                [
+                    (None, "capture", 0, 0, 100),
+                    ("GIL Trace", "Holding GIL", None, 5, 190),
+                    (None, "layer 7", 1, 10, 50),
+                    (None, "replay", 0, 200, 300),
+                ]
             )
         ),
     )  # fmt: skip

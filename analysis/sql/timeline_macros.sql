@@ -4,6 +4,9 @@ CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0
 -- A range as nsys prints it: domain (empty for the default domain), colon, text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
+-- Whether ranges of a domain are from a profiler and annotate nothing (PROFILERS in ingest/nsys/ranges.py).
+CREATE MACRO is_of_profiler(domain) AS coalesce(domain = 'GIL Trace', false);
+
 -- Name of a range without what varies from one occurrence to the next: counters become *, as in `step *`,
 -- and the numbers that PyTorch appends for its operators (seq, op_id) are dropped. A counter is a number,
 -- also in hexadecimal, that is not part of a word or that follows a word that counts, as in step12. Other

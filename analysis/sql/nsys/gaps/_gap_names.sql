@@ -17,7 +17,7 @@ ranges AS MATERIALIZED (
     SELECT report_id, pid, tid, range_id, enclosing, name, coalesce(calls, 1) > 0 AS launches, start_ns,
         coalesce(end_ns, 9223372036854775807) AS end_ns
     FROM nsys_nvtx_ranges
-    WHERE style IS DISTINCT FROM 'Mark' AND domain IS DISTINCT FROM 'GIL Trace'
+    WHERE style IS DISTINCT FROM 'Mark' AND NOT is_of_profiler(domain)
         AND coalesce(end_ns - start_ns, 9e18) >= threshold('timeline.launch_gap_ns') / 2
 ),
 inner_ranges AS (

@@ -63,7 +63,7 @@ around AS (
     JOIN nsys_nvtx_ranges AS r
         ON r.report_id = p.report_id AND r.pid = p.pid AND r.tid IN (p.tid, p.pid)
         AND r.start_ns <= p.peak_ns AND r.end_ns > p.peak_ns
-    WHERE r.style = 'PushPop'
+    WHERE r.style = 'PushPop' AND NOT is_of_profiler(r.domain)
     GROUP BY p.report_id, p.device, own
 ),
 paths AS (

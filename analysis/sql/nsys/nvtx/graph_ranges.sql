@@ -54,6 +54,7 @@ around AS (
     JOIN (FROM nsys_nvtx_ranges SEMI JOIN nsys_graph_nodes USING (report_id, pid, tid)) AS r
         ON r.report_id = c.report_id AND r.pid = c.pid AND r.tid = c.tid
             AND r.start_ns <= c.start_ns AND r.end_ns >= c.start_ns
+    WHERE NOT is_of_profiler(r.domain)
     GROUP BY c.report_id, c.graph_node_id
 ),
 named AS (

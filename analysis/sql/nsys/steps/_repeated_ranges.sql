@@ -14,7 +14,8 @@ plain AS (
     SELECT report_id, pid, tid, name, start_ns, end_ns, range_id, first_call, calls
     FROM (FROM nsys_nvtx_ranges SEMI JOIN processes USING (report_id, pid))
     -- A module or an operator of PyTorch is a part of a step; ranges of a compiler or a profiler are none.
-    WHERE end_ns > start_ns AND style != 'Mark' AND coalesce(domain NOT IN ('cpu_op', 'GIL Trace'), true)
+    WHERE end_ns > start_ns AND style != 'Mark'
+        AND domain IS DISTINCT FROM 'cpu_op' AND NOT is_of_profiler(domain)
         AND name NOT IN (
             SELECT name FROM _names WHERE kind = 'range' AND (is_part(name) OR is_compiling(name))
         )
