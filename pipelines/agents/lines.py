@@ -12,8 +12,8 @@ from perfpipe.pipelines.agents.wording import captured, plain, value
 #: Lines of each GPU, and lines of an answer.
 _LINES, _MOST = 5, 20
 
-#: Categories of findings about idle time that code on the host causes, beside those of gaps.
-_OTHERS = ("launch_overhead", "readback")
+#: The category of findings about several causes of idle time: all of those around launches.
+_LAUNCHES = "launch_overhead"
 
 
 def idle_lines(session: Session) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
         """,
     )
     ((is_idle,),) = session.execute(f"SELECT is_host_cause({quote(bound)})").fetchall()
-    if not found and not is_idle and bound not in _OTHERS:
+    if not found and not is_idle and bound != _LAUNCHES:
         return {}
     return {"lines": [*map(_told, found)], "lines_missing": _missing(session, found)}
 
