@@ -180,7 +180,7 @@ class Job:
         """
         if takes is None and self.plain_s is not None:
             plain = format_ns(1e9 * self.plain_s)
-            takes = f"{plain} as without a profiler, plus its overhead"
+            takes = f"about {plain} plus its overhead"
         known = f", {takes}" if takes else ""
         if self.shown:
             self.context.tell(f"{name} continues{known}; Ctrl-C keeps this")
