@@ -12,6 +12,7 @@ import pyarrow as pa
 from perfpipe.ingest.arrays import Ints
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.frames import Frame, Owners, Stack
+from perfpipe.secrets import hide
 
 FRAMES, STACKS, SAMPLES = "host_frames", "host_stacks", "host_samples"
 
@@ -94,8 +95,8 @@ class HostStacks:
         owned = [owners.of(frame) for frame in frames]
         columns: dict[str, list[object]] = {
             "frame_id": [*frames.values()],
-            "function": [frame.function for frame in frames],
-            "file": [frame.file for frame in frames],
+            "function": [hide(frame.function) for frame in frames],
+            "file": [frame.file and hide(frame.file) for frame in frames],
             "line": [frame.line for frame in frames],
             "kind": [kind for kind, _ in owned],
             "package": [package for _, package in owned],

@@ -17,6 +17,9 @@ _PATH = re.compile(r"(?<![\w/.])/(?:[\w.+@~-]+/)+[\w.+-]*")
 _ANY_PATH_BYTES = re.compile(rb"/(?=[\w.+@~-]{1,120}/)")
 _PATH_BYTES = re.compile(rb"(?<![\w/.])/(?:[\w.+@~-]{1,120}/)+[\w.+-]+")
 
+#: A text that is the path of a source file and nothing else: with spaces, of Windows, or relative.
+_FILE = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[\\/][^\n]*[\\/]?[^\n\\/]+\.\w{1,5}")
+
 #: A variable that reveals a person or place; its value ends with the text.
 _VARIABLE = re.compile(
     r"\b(?:USER|LOGNAME|HOME|HOSTNAME|PWD|OLDPWD|PATH|LD_LIBRARY_PATH|PYTHONPATH|MAIL|SSH_\w+|"
@@ -59,6 +62,8 @@ def mask(text: str, names: frozenset[str]) -> str:
     'train.py on xxxxxx'
     """
     text = _VARIABLE.sub("", hide(text))
+    if _FILE.fullmatch(text):
+        text = without_folders(text.replace("\\", "/"))
     text = _PATH.sub(lambda match: without_folders(match[0]), text)
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, "x" * len(name))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfpipe.ingest.frames import Frame
 from perfpipe.ingest.host_stacks import NO_STACK, HostStacks, Samples, spans_of
 from perfpipe.ingest.nsys.python_stacks import PythonStacks, strings_of
 
@@ -84,3 +85,22 @@ def test_damaged_payloads_are_counted(payload: bytes | str) -> None:
     assert read.number(payload) == NO_STACK
     assert read.damaged == 1
     assert strings_of(payload) == set()
+
+
+class _Written:
+    """Stands for a report: keeps what is written."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, dict[str, list[object]]] = {}
+
+    def write(self, name: str, columns: dict[str, list[object]], rows: int) -> None:
+        self.columns[name] = columns
+
+
+def test_secrets_in_names_are_hidden() -> None:
+    stacks = HostStacks()
+    stacks.number((Frame("call --token=s3cret", "/run/--password=hunter2.py", 3),))
+    written = _Written()
+    stacks.write_stacks(written)  # type: ignore[arg-type]
+    assert "s3cret" not in str(written.columns) and "hunter2" not in str(written.columns)
+    assert written.columns["host_frames"]["line"] == [3]

@@ -26,10 +26,11 @@ FRAMES = [
     ("resize", SCRIPT, 7, "user", None),
     ("get", "/usr/lib/python3.12/multiprocessing/queues.py", 8, "python", None),
     ("_wrapped_call_impl", TORCH, 9, "library", "torch"),
+    ("_bootstrap", "/usr/lib/python3.12/multiprocessing/process.py", 314, "python", None),
 ]  # fmt: skip
 
 #: Stacks by number: frames, innermost first.
-STACKS = [(1, 0), (2, 0), (3, 8, 1, 0), (3,), (4, 0), (6, 5), (7, 5), (2, 2, 0)]
+STACKS = [(1, 0), (2, 0), (3, 8, 1, 0), (3,), (4, 0), (6, 5), (7, 5), (2, 2, 0), (6, 5, 9)]
 LEVELS = ("user", "function", "line")
 
 
@@ -291,7 +292,9 @@ def test_short_waits_are_weighted_by_the_chance_to_sample_them() -> None:
     assert sum(shares.values()) == pytest.approx(100, abs=0.1)
 
 
-def test_a_wait_for_workers_belongs_to_what_they_do() -> None:
+@pytest.mark.parametrize(("source", "work"), [("py-spy", 5), ("python sampling", 8)])
+def test_a_wait_for_workers_belongs_to_what_they_do(source: str, work: int) -> None:
+    """Workers that were forked are sampled by py-spy, those that were spawned by nsys."""
     db = Tiny()
     _report(db, "r0")
     for number in range(4):
@@ -303,8 +306,8 @@ def test_a_wait_for_workers_belongs_to_what_they_do() -> None:
         _sample(db, "r0", start, start + 1_000_000, stack)
     # A worker resizes for two thirds of its time, and waits for the rest, which delays nobody.
     for start in range(0, 30_000_000, 1_000_000):
-        stack = 6 if start % 3_000_000 == 0 else 5
-        worker = {"pid": 2, "tid": 2, "source": "py-spy"}
+        stack = 6 if start % 3_000_000 == 0 else work
+        worker = {"pid": 2, "tid": 2, "source": source}
         _sample(db, "r0", start, start + 1_000_000, stack, **worker)
     db.session.use("idle_code", "idle_causes")
     rows = db.con.execute(

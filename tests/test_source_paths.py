@@ -75,6 +75,11 @@ def test_short_form(file: str | None, short: str | None) -> None:
         ("/home/ada/lib/python/x.py", "x.py"),
         ("/opt/v/bin/torchrun", "torchrun"),
         ("/usr/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6"),
+        ("/home/ada/My Project/train.py", "train.py"),
+        ("C:\\Users\\ada\\My Project\\train.py", "train.py"),
+        ("./../ada/train.py", "train.py"),
+        ("~/run/train.py", "train.py"),
+        ("torch/nn/modules/linear.py", "torch/nn/modules/linear.py"),
     ],
 )  # fmt: skip
 def test_masked_paths_say_whose_code_it_is(path: str, kept: str) -> None:

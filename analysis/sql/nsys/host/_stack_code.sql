@@ -20,17 +20,18 @@ outermost AS (
         -- Until the result arrives, the thread is in the calls that fetch it.
         bool_or(is_fetching(file, function)) AS fetches,
         -- A worker that waits for its next task does not delay anything.
-        bool_or(is_idle_worker(file, function)) AS is_idle
+        bool_or(is_idle_worker(file, function)) AS is_idle,
+        bool_or(function = '_bootstrap' AND contains(file, 'multiprocessing/process.py')) AS in_worker
     FROM framed
     GROUP BY report_id, stack_id
 ),
 owned AS (
     SELECT
-        o.report_id, o.stack_id, o.fetches, o.is_idle, o.user_depth IS NOT NULL AS is_user,
+        o.report_id, o.stack_id, o.fetches, o.is_idle, o.in_worker, o.user_depth IS NOT NULL AS is_user,
         coalesce(o.user_depth, min(f.depth) FILTER (f.package = o.package), min(f.depth)) AS depth
     FROM outermost AS o
     JOIN framed AS f USING (report_id, stack_id)
-    GROUP BY o.report_id, o.stack_id, o.fetches, o.is_idle, o.user_depth
+    GROUP BY o.report_id, o.stack_id, o.fetches, o.is_idle, o.in_worker, o.user_depth
 ),
 called AS (
     SELECT o.report_id, o.stack_id, arg_max(f.frame_id, f.depth) AS frame_id
@@ -39,7 +40,9 @@ called AS (
     WHERE f.depth < o.depth AND NOT is_wrapper(f.function)
     GROUP BY ALL
 )
-SELECT o.report_id, o.stack_id, o.fetches, o.is_idle, o.is_user, f.frame_id, c.frame_id AS called_id
+SELECT
+    o.report_id, o.stack_id, o.fetches, o.is_idle, coalesce(o.in_worker, false) AS in_worker, o.is_user,
+    f.frame_id, c.frame_id AS called_id
 FROM owned AS o
 JOIN framed AS f USING (report_id, stack_id, depth)
 LEFT JOIN called AS c USING (report_id, stack_id);

@@ -35,10 +35,12 @@ worked AS (
     SELECT
         s.report_id, s.stack_id, count(*) AS samples,
         sum(least(s.end_ns, a.end_ns) - greatest(s.start_ns, a.start_ns)) AS ns
-    FROM host_samples AS s
+    FROM _host_cells AS s
     JOIN spans AS a ON a.report_id = s.report_id AND s.end_ns > a.start_ns AND s.start_ns < a.end_ns
     JOIN _stack_code AS c ON c.report_id = s.report_id AND c.stack_id = s.stack_id
-    WHERE s.source = 'py-spy' AND NOT c.is_idle
+    -- Workers that use the GPU themselves have idle time of their own.
+    ANTI JOIN _tracks AS t ON t.report_id = s.report_id AND t.pid = s.pid
+    WHERE (s.source = 'py-spy' OR c.in_worker) AND NOT c.is_idle
     GROUP BY ALL
 ),
 workers AS (
