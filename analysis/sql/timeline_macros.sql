@@ -193,19 +193,23 @@ CREATE MACRO kernel_precision(kernel) AS
         ELSE 'other'
     END;
 
--- Whether a frame of Python is in a call that waits for the result of another process.
-CREATE MACRO is_fetching(file, function) AS coalesce(
-    (regexp_matches(file, 'torch/utils/data/dataloader\.py$') AND function IN ('_get_data', '_try_get_data'))
-    OR (
-        regexp_matches(file, '(^|/)multiprocessing/(pool|queues|connection)\.py$')
-        AND function IN ('get', 'next', 'wait', 'recv', '_recv', 'poll', '_poll')
-    )
-    OR (
-        regexp_matches(file, '(^|/)concurrent/futures/_base\.py$')
-        AND function IN ('result', 'as_completed')
-    ),
-    false
-);
+-- Kind of worker processes for whose results a frame of Python waits: loader (of PyTorch), executor (of
+-- concurrent.futures) or pool (of multiprocessing); NULL if it does not wait.
+CREATE MACRO awaits(file, function) AS CASE
+    WHEN regexp_matches(file, 'torch/utils/data/dataloader\.py$')
+        AND function IN ('_get_data', '_try_get_data') THEN 'loader'
+    WHEN regexp_matches(file, '(^|/)concurrent/futures/_base\.py$')
+        AND function IN ('result', 'as_completed') THEN 'executor'
+    WHEN regexp_matches(file, '(^|/)multiprocessing/(pool|queues|connection)\.py$')
+        AND function IN ('get', 'next', 'wait', 'recv', '_recv', 'poll', '_poll') THEN 'pool'
+END;
+
+-- Kind of the worker process that a frame of Python belongs to, as in awaits; NULL if it says nothing.
+CREATE MACRO works_for(file, function) AS CASE
+    WHEN regexp_matches(file, 'torch/utils/data/_utils/worker\.py$') THEN 'loader'
+    WHEN regexp_matches(file, '(^|/)concurrent/futures/process\.py$') THEN 'executor'
+    WHEN regexp_matches(file, '(^|/)multiprocessing/process\.py$') AND function = '_bootstrap' THEN 'pool'
+END;
 
 -- Whether a frame of a worker process is in a call that waits for the next task.
 CREATE MACRO is_idle_worker(file, function) AS coalesce(

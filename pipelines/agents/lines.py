@@ -13,7 +13,7 @@ from perfpipe.pipelines.agents.wording import captured, plain, value
 _LINES, _MOST = 5, 20
 
 #: The category of findings about several causes of idle time: all of those around launches.
-_LAUNCHES = "launch_overhead"
+_OTHERS = ("launch_overhead", "readback")
 
 
 def idle_lines(session: Session) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def idle_lines(session: Session) -> dict[str, Any]:
 
 def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
     """Return the lines behind a finding about idle time; nothing for other findings."""
-    bound = "sync" if row["bound"] == "readback" else row["bound"]
+    bound = row["bound"]
     found = rows(
         session,
         f"""
@@ -49,7 +49,7 @@ def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
         """,
     )
     ((is_idle,),) = session.execute(f"SELECT is_host_cause({quote(bound)})").fetchall()
-    if not found and not is_idle and bound != _LAUNCHES:
+    if not found and not is_idle and bound not in _OTHERS:
         return {}
     return {"lines": [*map(_told, found)], "lines_missing": _missing(session, found)}
 

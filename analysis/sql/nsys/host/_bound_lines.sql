@@ -2,12 +2,22 @@
 -- of this time and the 95 % confidence interval of the share, %. Traced stacks have no interval.
 -- @materialize
 CREATE VIEW _bound_lines AS
-WITH lines AS (
-    SELECT
-        report_id, device, timeline_bound(cause) AS bound, function, file, line, via, kind, reason,
-        sum(self_ns)::BIGINT AS ns, sum(samples)::BIGINT AS samples,
-        max_by(library_function, self_ns) AS called, bool_or(low_pct IS NOT NULL) AS is_estimate
+WITH causes AS (
+    SELECT *, timeline_bound(cause) AS bound
     FROM idle_code
+    UNION ALL
+    -- A copy back to the host is not what a program waits for that only synchronizes.
+    SELECT *, 'readback'
+    FROM idle_code
+    WHERE cause = 'sync' AND NOT coalesce(starts_with(library_function, 'synchronize '), false)
+),
+lines AS (
+    SELECT
+        report_id, device, bound, function, file, line, via, kind, reason,
+        sum(self_ns)::BIGINT AS ns, sum(samples)::BIGINT AS samples,
+        nullif(max_by(coalesce(library_function, ''), self_ns), '') AS called,
+        bool_or(low_pct IS NOT NULL) AS is_estimate
+    FROM causes
     WHERE level = 'user' AND self_ns > 0
     GROUP BY ALL
 ),

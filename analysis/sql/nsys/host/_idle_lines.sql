@@ -1,6 +1,6 @@
 -- The line, or the two lines, of the program with most of the idle time of each category of
 -- timeline_bottleneck, in words. Two lines are given if neither has most of the time, or if sampling cannot
--- tell which has more. For readback, these are the lines that wait for the GPU.
+-- tell which has more.
 -- @materialize
 CREATE VIEW _idle_lines AS
 WITH worded AS (
@@ -35,7 +35,11 @@ SELECT
             '%s%.0f %% of %s is in %s',
             if(alike, 'about ', ''),
             share_pct,
-            if(bound = 'readback', 'the idle time after waits', 'this idle time'),
+            CASE bound
+                WHEN 'readback' THEN 'the idle time after such waits'
+                WHEN 'launch_overhead' THEN 'the launch overhead'
+                ELSE 'this idle time'
+            END,
             text
         ),
         CASE
@@ -43,9 +47,5 @@ SELECT
                 THEN printf('; %s%.0f %% in %s', if(alike, 'about ', ''), next_pct, next_text)
         END
     ) AS words
-FROM (
-    FROM paired
-    UNION ALL BY NAME
-    SELECT * REPLACE ('readback' AS bound) FROM paired WHERE bound = 'sync'
-)
+FROM paired
 WHERE share_pct >= threshold('timeline.named_line_pct');

@@ -1,7 +1,7 @@
 -- The code that each stack stands for: the innermost frame of the user, and the frame that it calls, without
--- wrappers of calls.
--- A stack without code of the user belongs to the innermost frame of its outermost library. `fetches` says
--- whether the thread waits in this stack for a process that works for it.
+-- wrappers of calls. A stack without code of the user belongs to the innermost frame of its outermost
+-- library. `awaits` is the kind of worker processes that the thread waits for, `works_for` the kind of a
+-- worker.
 -- @materialize
 CREATE VIEW _stack_code AS
 WITH framed AS (
@@ -13,25 +13,29 @@ outermost AS (
     SELECT
         report_id,
         stack_id,
-        min(depth) FILTER (kind = 'user') AS user_depth,
+        -- What could not be resolved says nothing if it has a caller.
+        coalesce(
+            min(depth) FILTER (kind = 'user' AND NOT starts_with(function, '[unresolved]')),
+            min(depth) FILTER (kind = 'user')
+        ) AS user_depth,
         arg_max(package, depth) FILTER (
             kind = 'library' AND NOT is_plumbing(file) AND NOT is_wrapper(function)
         ) AS package,
-        -- Until the result arrives, the thread is in the calls that fetch it.
-        bool_or(is_fetching(file, function)) AS fetches,
-        -- A worker that waits for its next task does not delay anything.
-        bool_or(is_idle_worker(file, function)) AS is_idle,
-        bool_or(function = '_bootstrap' AND contains(file, 'multiprocessing/process.py')) AS in_worker
+        -- The most specific kind: a loader uses queues of multiprocessing.
+        min(awaits(file, function)) AS awaits,
+        min(works_for(file, function)) AS works_for,
+        -- A thread or worker that waits for its next task does not delay anything.
+        bool_or(is_idle_worker(file, function)) AS is_idle
     FROM framed
     GROUP BY report_id, stack_id
 ),
 owned AS (
     SELECT
-        o.report_id, o.stack_id, o.fetches, o.is_idle, o.in_worker, o.user_depth IS NOT NULL AS is_user,
+        o.report_id, o.stack_id, o.awaits, o.works_for, o.is_idle, o.user_depth IS NOT NULL AS is_user,
         coalesce(o.user_depth, min(f.depth) FILTER (f.package = o.package), min(f.depth)) AS depth
     FROM outermost AS o
     JOIN framed AS f USING (report_id, stack_id)
-    GROUP BY o.report_id, o.stack_id, o.fetches, o.is_idle, o.in_worker, o.user_depth
+    GROUP BY o.report_id, o.stack_id, o.awaits, o.works_for, o.is_idle, o.user_depth
 ),
 called AS (
     SELECT o.report_id, o.stack_id, arg_max(f.frame_id, f.depth) AS frame_id
@@ -41,7 +45,7 @@ called AS (
     GROUP BY ALL
 )
 SELECT
-    o.report_id, o.stack_id, o.fetches, o.is_idle, coalesce(o.in_worker, false) AS in_worker, o.is_user,
+    o.report_id, o.stack_id, o.awaits, o.works_for, o.is_idle, o.is_user,
     f.frame_id, c.frame_id AS called_id
 FROM owned AS o
 JOIN framed AS f USING (report_id, stack_id, depth)

@@ -35,7 +35,7 @@ WITH leaves AS (
 codes AS (
     SELECT
         k.number, 'user' AS level, f.function, f.file, f.line, f.kind,
-        b.function || ' (' || short_source(b.file) || ')' AS called,
+        b.function || coalesce(' (' || short_source(b.file) || ')', '') AS called,
         if(k.worker_stack_id IS NULL, NULL, 'worker process') AS via
     FROM _idle_whole AS k
     JOIN _stack_code AS c
@@ -52,12 +52,34 @@ missing AS (
     FROM _idle_whole
     WHERE stack_id IS NULL
 ),
-selves AS (
-    SELECT
-        k.report_id, k.device, c.level, c.function, c.file, c.line, c.kind, c.via, k.cause, k.reason,
-        max_by(c.called, k.ns) AS called, sum(k.ns)::BIGINT AS ns, sum(k.samples)::BIGINT AS samples
+told AS (
+    SELECT c.*, k.report_id, k.device, k.cause, k.reason, k.ns, k.samples
     FROM (FROM codes UNION ALL BY NAME FROM missing) AS c
     JOIN _idle_whole AS k USING (number)
+),
+-- What a line calls for most of its time; NULL if this is the line itself.
+calls AS (
+    SELECT *, row_number() OVER (
+        PARTITION BY report_id, device, function, file, line, kind, via, cause
+        ORDER BY ns DESC, called NULLS FIRST
+    ) AS place
+    FROM (
+        SELECT report_id, device, function, file, line, kind, via, cause, called, sum(ns) AS ns
+        FROM told
+        WHERE level = 'user'
+        GROUP BY ALL
+    )
+),
+selves AS (
+    SELECT
+        t.report_id, t.device, t.level, t.function, t.file, t.line, t.kind, t.via, t.cause, t.reason,
+        any_value(c.called) AS called, sum(t.ns)::BIGINT AS ns, sum(t.samples)::BIGINT AS samples
+    FROM told AS t
+    LEFT JOIN calls AS c
+        ON c.place = 1 AND c.report_id = t.report_id AND c.device IS NOT DISTINCT FROM t.device
+            AND t.level = 'user' AND c.function IS NOT DISTINCT FROM t.function
+            AND c.file IS NOT DISTINCT FROM t.file AND c.line IS NOT DISTINCT FROM t.line
+            AND c.kind IS NOT DISTINCT FROM t.kind AND c.via IS NOT DISTINCT FROM t.via AND c.cause = t.cause
     GROUP BY ALL
 ),
 placed AS (

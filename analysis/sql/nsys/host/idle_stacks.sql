@@ -1,8 +1,8 @@
 -- Idle time of each GPU in the analyzed windows by the stack that the host had meanwhile. The thread is the
 -- one that launched the next operation, or the main thread of its process if that thread has no stacks at the
--- time. While the thread waits for worker processes whose stacks were sampled, such as those of a DataLoader,
--- the time belongs to what the workers did in the analyzed windows, by how long they did it. The times of a
--- GPU add up to its idle time. See host_stacks and host_frames for the frames.
+-- time, or waits for work. While the thread waits for worker processes whose stacks were sampled, such as
+-- those of a DataLoader, the time belongs to what the workers did in the analyzed windows, by how long they
+-- did it. The times of a GPU add up to its idle time. See host_stacks and host_frames for the frames.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -20,7 +20,14 @@
 -- time_ns BIGINT: idle time, ns
 CREATE VIEW idle_stacks AS
 WITH fetching AS (
-    SELECT p.*, coalesce(c.fetches, false) AS fetches, g.report_id, g.device
+    SELECT
+        p.* EXCLUDE (stack_id), g.report_id, g.device, c.awaits,
+        -- One stack stands for all in which a line waits for workers.
+        if(
+            c.awaits IS NULL,
+            p.stack_id,
+            min(p.stack_id) OVER (PARTITION BY g.report_id, c.awaits, c.frame_id)
+        ) AS stack_id
     FROM _idle_pieces AS p
     JOIN _gpus AS g USING (track)
     LEFT JOIN _stack_code AS c ON c.report_id = g.report_id AND c.stack_id = p.stack_id
@@ -33,24 +40,31 @@ spans AS (
 -- An interval in which a worker had one stack counts as one sample, however long it is.
 worked AS (
     SELECT
-        s.report_id, s.stack_id, count(*) AS samples,
+        s.report_id, coalesce(c.works_for, 'pool') AS works_for, s.stack_id, count(*) AS samples,
         sum(least(s.end_ns, a.end_ns) - greatest(s.start_ns, a.start_ns)) AS ns
     FROM _host_cells AS s
     JOIN spans AS a ON a.report_id = s.report_id AND s.end_ns > a.start_ns AND s.start_ns < a.end_ns
     JOIN _stack_code AS c ON c.report_id = s.report_id AND c.stack_id = s.stack_id
     -- Workers that use the GPU themselves have idle time of their own.
     ANTI JOIN _tracks AS t ON t.report_id = s.report_id AND t.pid = s.pid
-    WHERE (s.source = 'py-spy' OR c.in_worker) AND NOT c.is_idle
+    WHERE (s.source = 'py-spy' OR c.works_for IS NOT NULL) AND NOT c.is_idle
     GROUP BY ALL
 ),
 workers AS (
     SELECT
-        report_id, stack_id, samples,
+        report_id, works_for, stack_id, samples,
         sum(ns) OVER so_far AS until,
         until - ns AS since,
-        sum(ns) OVER (PARTITION BY report_id) AS total
+        sum(ns) OVER (PARTITION BY report_id, works_for) AS total
     FROM worked
-    WINDOW so_far AS (PARTITION BY report_id ORDER BY stack_id)
+    WINDOW so_far AS (PARTITION BY report_id, works_for ORDER BY stack_id)
+),
+waited AS (
+    SELECT
+        track, window_id, report_id, device, cause, awaits, stack_id, reason, sum(samples)::BIGINT AS samples,
+        max(in_all) AS in_all, sum(ns)::BIGINT AS ns
+    FROM fetching
+    GROUP BY ALL
 ),
 placed AS (
     SELECT
@@ -58,8 +72,8 @@ placed AS (
         if(w.stack_id IS NULL, f.samples, 0) AS samples,
         coalesce(w.samples, f.in_all) AS in_all, f.reason,
         if(w.stack_id IS NULL, f.ns, f.ns * w.until // w.total - f.ns * w.since // w.total)::BIGINT AS ns
-    FROM fetching AS f
-    LEFT JOIN workers AS w ON f.fetches AND w.report_id = f.report_id
+    FROM waited AS f
+    LEFT JOIN workers AS w ON w.report_id = f.report_id AND w.works_for = f.awaits
 )
 SELECT
     p.report_id,
