@@ -26,7 +26,7 @@ INPUTS = (
     "unified/prefetch.sqlite",
     "nsys/ddp_straggler_rank0.sqlite",
     "nsys/ddp_straggler_rank1.sqlite",
-    "nsys/modules.sqlite",
+    "stacks/modules.sqlite",
     "ncu/block.ncu-rep",
     "ncu/visible.ncu-rep",
     "stacks/tensor_loop.sqlite",

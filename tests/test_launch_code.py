@@ -243,13 +243,13 @@ def test_instances_of_a_module_are_one_function() -> None:
 
 #: Lines that launch, in captures: function, line, function that it calls, kernels, whether exact.
 LINES = {
-    "nsys/backtraces_cpp.sqlite": {
+    "stacks/backtraces_cpp.sqlite": {
         ("step(float*, int, std::vector<double, std::allocator<double> >&)", None,
          "cudaLaunchKernel", 85, True),
         ("main", None, "cudaMemset", 0, True),
     },
     # cuBLAS launches through the driver, which has no backtraces: one sample hit such a call.
-    "nsys/backtraces_python.sqlite": {
+    "stacks/backtraces_python.sqlite": {
         ("<module>", 17, "forward", 32, True),
         ("<module>", 17, "forward", 32, False),
         ("<module>", 18, None, 128, True),

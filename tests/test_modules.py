@@ -265,7 +265,7 @@ def test_every_kernel_is_where_the_program_launched_it(
 def capture(expand: Callable[[str], Path], tmp_path: Path) -> Path:
     """A capture of four training steps with --pytorch=functions-trace,autograd-nvtx."""
     path = tmp_path / "capture.sqlite"
-    shutil.copyfile(expand("nsys/modules.sqlite"), path)
+    shutil.copyfile(expand("stacks/modules.sqlite"), path)
     return path
 
 
@@ -412,7 +412,7 @@ def test_the_page_of_modules_alone_has_no_verdict(
 @pytest.mark.parametrize("name", ["graphs", "accumulate", "compiled"])
 def test_captures_of_the_injected_hook(name: str, opened: Opened) -> None:
     """Captures on an H100: CUDA graphs by node, checkpointing with accumulation, torch.compile."""
-    with opened(f"nsys/modules_{name}.sqlite") as con:
+    with opened(f"stacks/modules_{name}.sqlite") as con:
         ((kernels, unplaced_pct, without_path),) = con.execute(
             """
             SELECT count(*), 100 * coalesce(sum(dur_ns) FILTER (how = 'unplaced'), 0) / sum(dur_ns),

@@ -21,7 +21,7 @@ from perfpipe.ingest.reading import ingest
 from perfpipe.ingest.scrub import scrub_file
 from perfpipe.store import Store
 
-CPP, PYTHON = "nsys/backtraces_cpp.sqlite", "nsys/backtraces_python.sqlite"
+CPP, PYTHON = "stacks/backtraces_cpp.sqlite", "stacks/backtraces_python.sqlite"
 
 STACKS = """
     SELECT s.source, s.correlation_id, s.time_ns, s.start_ns, s.end_ns,

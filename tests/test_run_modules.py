@@ -20,7 +20,7 @@ from perfpipe.store import Store
 def capture(expand: Callable[[str], Path], tmp_path: Path) -> Path:
     """A capture of four training steps with --pytorch=functions-trace,autograd-nvtx."""
     path = tmp_path / "capture.sqlite"
-    shutil.copyfile(expand("nsys/modules.sqlite"), path)
+    shutil.copyfile(expand("stacks/modules.sqlite"), path)
     return path
 
 

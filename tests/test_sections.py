@@ -38,7 +38,7 @@ def test_every_declared_table_is_shown(
     more = (
         "nsys/graph_node.sqlite",
         "nsys/memory_pool.sqlite",
-        "nsys/modules.sqlite",
+        "stacks/modules.sqlite",
         "stacks/json_step.sqlite",
     )
     ids = stored(*captures, *jobs, *more)

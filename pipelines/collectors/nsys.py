@@ -13,7 +13,6 @@ from types import MappingProxyType
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.collectors import compiled
 from perfpipe.pipelines.collectors.base import Collected, Context, Job, ProgramFailed, check
-from perfpipe.pipelines.collectors.forked import sampling_forks
 from perfpipe.pipelines.collectors.observing import is_python
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tools import nsys_offers, require_tool
@@ -111,6 +110,9 @@ def trace(
     name: str = "nsys",
 ) -> Collected:
     """Launch under nsys and export the report; `name` is that of the launch and of its files."""
+    # A task that is not traced does not import the readers.
+    from perfpipe.pipelines.collectors.forked import sampling_forks
+
     launcher = context.launcher
     report, database = context.into / f"{name}.nsys-rep", context.into / f"{name}.sqlite"
     chosen, notes = _options(context, options, nsys)
