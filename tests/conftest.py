@@ -217,9 +217,9 @@ def succeed(*words: str) -> None:
 def edited(expand: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
     """Return a copy of an nsys capture after some SQL."""
 
-    def edit(name: str, *statements: str) -> Path:
+    def edit(name: str, *statements: str, folder: str = "nsys") -> Path:
         path = tmp_path / f"{name}.sqlite"
-        shutil.copyfile(expand(f"nsys/{name}.sqlite"), path)
+        shutil.copyfile(expand(f"{folder}/{name}.sqlite"), path)
         with sqlite3.connect(path) as con:
             for statement in statements:
                 con.execute(statement)

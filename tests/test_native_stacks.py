@@ -117,6 +117,7 @@ def test_samples_that_are_only_addresses_are_kept(
         "backtraces_cpp",
         "DELETE FROM SAMPLING_CALLCHAINS WHERE id IN"
         " (SELECT id FROM SAMPLING_CALLCHAINS WHERE stackDepth > 0)",
+        folder="stacks",
     )
     (samples,) = _rows(path, "SELECT count(DISTINCT id) FROM SAMPLING_CALLCHAINS")[0]
     found = [row for row in _stacks(path, store) if row[0] == "cpu sampling"]
@@ -141,7 +142,7 @@ def test_python_stacks_win(opened: Opened, expand: Callable[[str], Path]) -> Non
 def test_calls_without_a_python_stack_keep_the_native_one(
     edited: Callable[..., Path], store: Store
 ) -> None:
-    path = edited("backtraces_python", "UPDATE NVTX_EVENTS SET binaryData = NULL")
+    path = edited("backtraces_python", "UPDATE NVTX_EVENTS SET binaryData = NULL", folder="stacks")
     found = [row for row in _stacks(path, store) if row[0] == "cuda backtrace"]
     assert found
     assert all(row[5][-1] == "_start" and row[6][-1] == "python" for row in found)
@@ -152,6 +153,7 @@ def test_zero_without_a_backtrace(edited: Callable[..., Path], store: Store) -> 
     path = edited(
         "backtraces_cpp",
         "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET callchainId = 0 WHERE callchainId IS NULL",
+        folder="stacks",
     )
     (calls,) = _rows(path, "SELECT count(DISTINCT id) - 1 FROM CUDA_CALLCHAINS")[0]
     assert sum(row[0] == "cuda backtrace" for row in _stacks(path, store)) == calls
@@ -170,12 +172,14 @@ def test_frames_in_any_order_give_the_same_stacks(
             f"ALTER TABLE shuffled RENAME TO {table}",
         )
     ]
-    path = edited("backtraces_cpp", *statements)
+    path = edited("backtraces_cpp", *statements, folder="stacks")
     assert _stacks(path, store) == _stacks(expand(CPP), store)
 
 
 def test_an_export_without_modules_has_no_stacks(edited: Callable[..., Path], store: Store) -> None:
-    path = edited("backtraces_cpp", "ALTER TABLE CUDA_CALLCHAINS DROP COLUMN module")
+    path = edited(
+        "backtraces_cpp", "ALTER TABLE CUDA_CALLCHAINS DROP COLUMN module", folder="stacks"
+    )
     assert {row[0] for row in _stacks(path, store)} == {"cpu sampling", "os backtrace"}
 
 
@@ -183,7 +187,10 @@ def test_calls_of_the_system_alone_are_not_enough(
     edited: Callable[..., Path], store: Store
 ) -> None:
     path = edited(
-        "backtraces_cpp", "DELETE FROM CUDA_CALLCHAINS", "DELETE FROM SAMPLING_CALLCHAINS"
+        "backtraces_cpp",
+        "DELETE FROM CUDA_CALLCHAINS",
+        "DELETE FROM SAMPLING_CALLCHAINS",
+        folder="stacks",
     )
     report = ingest(path, store).report_id
     gaps = [gap for gap in store.manifest(report).missing if gap.table == "host_samples"]
@@ -272,7 +279,7 @@ PLACES = (
 def test_scrubbing_keeps_stacks_and_owners(
     name: str, edited: Callable[..., Path], store: Store, tmp_path: Path
 ) -> None:
-    path, target = edited(name, *PLACES), tmp_path / "scrubbed.sqlite"
+    path, target = edited(name, *PLACES, folder="stacks"), tmp_path / "scrubbed.sqlite"
     assert any("/home/ada" in value for (value,) in _rows(path, "SELECT value FROM StringIds"))
     scrub_file(path, target)
     assert b"ada" not in target.read_bytes()
