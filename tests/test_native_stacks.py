@@ -300,3 +300,11 @@ def test_launching_stubs_are_not_frames() -> None:
         "solve()",
         "scale(Problem&)",
     ]
+
+
+@pytest.mark.parametrize("name", [CPP, PYTHON])
+def test_a_call_within_a_call_is_no_lost_launch(name: str, opened: Opened) -> None:
+    """With backtraces, nsys records a launch twice, with one correlation id."""
+    with opened(name) as con:
+        ((warnings,),) = con.execute("SELECT warnings FROM reports").fetchall()
+    assert not [text for text in warnings if "not recorded" in text]

@@ -55,6 +55,7 @@ def count_unrecorded(
         recorded += int(np.count_nonzero((kinds[some] == _LAUNCH) & launched[some]))
     if not lost.any():
         return
+    known = _keys(path, (kinds == _LAUNCH) & launched)
     begins, ends = (_times(path, kinds, *which) for which in _BORDERS)
     last_call = _latest(*called)
     last_end = _latest(operations.numbers["pid"], operations.numbers["end_ns"])
@@ -63,6 +64,8 @@ def count_unrecorded(
     for some, rows in row_groups(path, wanted, lost):
         missing = lost[some] & (ints(rows["return_value"]) == 0)
         missing &= ints(rows["correlation_id"]) != 0
+        # With backtraces, a call and the one within it have the same id.
+        missing &= ~np.isin(_key(rows), known)
         pid, start = ints(rows["pid"])[missing], ints(rows["start_ns"])[missing]
         for process in np.unique(pid).tolist():
             at = start[pid == process]
@@ -73,6 +76,18 @@ def count_unrecorded(
         total = recorded + count
         text = f"the kernels of {count:,} of {total:,} launches were not recorded"
         builder.miss(text, count, total)
+
+
+def _keys(path: Path, wanted: npt.NDArray[np.bool_]) -> Ints:
+    """Return process and correlation id of the wanted calls as one number each."""
+    parts = [_NO]
+    for some, rows in row_groups(path, ["pid", "correlation_id"], wanted):
+        parts.append(_key(rows)[wanted[some]])
+    return np.concatenate(parts)
+
+
+def _key(rows: pa.Table) -> Ints:
+    return (ints(rows["pid"]) << 32) ^ ints(rows["correlation_id"])
 
 
 def _times(path: Path, kinds: npt.NDArray[np.int8], kind: int, column: str) -> dict[int, Ints]:
