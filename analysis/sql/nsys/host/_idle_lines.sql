@@ -1,6 +1,6 @@
 -- The line, or the two lines, of the program with most of the idle time of each category of
--- timeline_bottleneck, in words. Two lines are given if neither has most of the time, or if sampling cannot
--- tell which has more.
+-- timeline_bottleneck, in words. Two lines are given if neither has most of the time, if sampling cannot tell
+-- which has more, or if they are in one function.
 -- @materialize
 CREATE VIEW _idle_lines AS
 WITH worded AS (
@@ -21,7 +21,8 @@ paired AS (
         max_by(text, -place) AS text,
         max(share_pct) FILTER (place = 2) AS next_pct,
         max_by(text, place) FILTER (place = 2) AS next_text,
-        coalesce(max(pct[2]) FILTER (place = 2) >= min(pct[1]) FILTER (place = 1), false) AS alike
+        coalesce(max(pct[2]) FILTER (place = 2) >= min(pct[1]) FILTER (place = 1), false) AS alike,
+        count(*) = 2 AND count(DISTINCT (function, file)) = 1 AS in_one
     FROM worded
     GROUP BY ALL
 )
@@ -43,7 +44,7 @@ SELECT
             text
         ),
         CASE
-            WHEN (alike OR share_pct < 50) AND next_pct >= threshold('timeline.named_line_pct')
+            WHEN (alike OR in_one OR share_pct < 50) AND next_pct >= threshold('timeline.named_line_pct')
                 THEN printf('; %s%.0f %% in %s', if(alike, 'about ', ''), next_pct, next_text)
         END
     ) AS words
