@@ -77,7 +77,7 @@ def py_spy() -> str:
     if found is None:
         lacking("py-spy is not installed")
     if forked._is_restricted():
-        lacking("processes must not read the memory of others here")
+        pytest.skip("processes must not read the memory of others on this machine")
     return found
 
 
