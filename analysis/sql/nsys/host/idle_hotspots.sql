@@ -32,7 +32,7 @@ SELECT
     c.file,
     c.line,
     c.kind,
-    arg_max(c.library_function, (c.self_ns, c.cause)) AS library_function,
+    arg_max_null(c.library_function, (c.self_ns, c.cause)) AS library_function,
     c.via,
     arg_max(c.cause, (c.self_ns, c.cause)) AS cause,
     sum(c.self_ns)::BIGINT AS self_ns,
