@@ -193,6 +193,9 @@ CREATE MACRO kernel_precision(kernel) AS
         ELSE 'other'
     END;
 
+-- Whether stacks of a source in host_samples are exact, and their intervals as well.
+CREATE MACRO is_traced(source) AS source = 'python tracing';
+
 -- Kind of worker processes for whose results a frame of Python waits: loader (of PyTorch), executor (of
 -- concurrent.futures) or pool (of multiprocessing); NULL if it does not wait.
 CREATE MACRO awaits(file, function) AS CASE

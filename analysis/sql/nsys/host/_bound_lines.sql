@@ -15,7 +15,7 @@ lines AS (
     SELECT
         report_id, device, bound, function, file, line, via, kind, reason,
         sum(self_ns)::BIGINT AS ns, sum(samples)::BIGINT AS samples,
-        nullif(max_by(coalesce(library_function, ''), self_ns), '') AS called,
+        arg_max_null(library_function, (self_ns, cause)) AS called,
         bool_or(low_pct IS NOT NULL) AS is_estimate
     FROM causes
     WHERE level = 'user' AND self_ns > 0

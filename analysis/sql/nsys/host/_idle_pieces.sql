@@ -9,7 +9,7 @@
 CREATE VIEW _idle_pieces AS
 WITH threads AS (
     SELECT
-        report_id, pid, tid, any_value(source) = 'python tracing' AS traced,
+        report_id, pid, tid, bool_and(is_traced(source)) AS traced,
         median(end_ns - start_ns)::BIGINT AS period_ns
     FROM _host_cells
     GROUP BY report_id, pid, tid
@@ -73,7 +73,7 @@ waits AS (
 stacks AS (
     SELECT report_id, pid, tid, time_ns, end_ns - start_ns AS cell_ns, stack_id, false AS exact
     FROM _host_cells
-    WHERE source != 'python tracing'
+    WHERE NOT is_traced(source)
     UNION ALL
     SELECT report_id, pid, tid, time_ns, NULL, stack_id, true
     FROM host_samples
@@ -95,7 +95,7 @@ seen AS (
     FROM waits AS w
     ASOF JOIN _host_cells AS c
         ON c.report_id = w.report_id AND c.pid = w.pid AND c.tid = w.tid AND c.start_ns <= w.wait_start_ns
-    WHERE c.source = 'python tracing' AND c.end_ns > w.wait_start_ns
+    WHERE is_traced(c.source) AND c.end_ns > w.wait_start_ns
 ),
 best AS (
     FROM seen

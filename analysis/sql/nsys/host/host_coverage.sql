@@ -29,7 +29,7 @@ CREATE VIEW host_coverage AS
 WITH cells AS (
     SELECT
         *,
-        source = 'python tracing' AS traced,
+        is_traced(source) AS traced,
         time_ns - lag(time_ns) OVER (PARTITION BY report_id, pid, tid ORDER BY time_ns) AS since_ns
     FROM _host_cells
 ),

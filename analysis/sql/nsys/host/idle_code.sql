@@ -52,34 +52,23 @@ missing AS (
     FROM _idle_whole
     WHERE stack_id IS NULL
 ),
-told AS (
-    SELECT c.*, k.report_id, k.device, k.cause, k.reason, k.ns, k.samples
+timed AS (
+    SELECT
+        c.*, k.report_id, k.device, k.cause, k.reason, k.ns, k.samples,
+        sum(k.ns) OVER (
+            PARTITION BY
+                k.report_id, k.device, c.level, c.function, c.file, c.line, c.kind, c.via, k.cause, c.called
+        ) AS called_ns
     FROM (FROM codes UNION ALL BY NAME FROM missing) AS c
     JOIN _idle_whole AS k USING (number)
 ),
--- What a line calls for most of its time; NULL if this is the line itself.
-calls AS (
-    SELECT *, row_number() OVER (
-        PARTITION BY report_id, device, function, file, line, kind, via, cause
-        ORDER BY ns DESC, called NULLS FIRST
-    ) AS place
-    FROM (
-        SELECT report_id, device, function, file, line, kind, via, cause, called, sum(ns) AS ns
-        FROM told
-        WHERE level = 'user'
-        GROUP BY ALL
-    )
-),
 selves AS (
     SELECT
-        t.report_id, t.device, t.level, t.function, t.file, t.line, t.kind, t.via, t.cause, t.reason,
-        any_value(c.called) AS called, sum(t.ns)::BIGINT AS ns, sum(t.samples)::BIGINT AS samples
-    FROM told AS t
-    LEFT JOIN calls AS c
-        ON c.place = 1 AND c.report_id = t.report_id AND c.device IS NOT DISTINCT FROM t.device
-            AND t.level = 'user' AND c.function IS NOT DISTINCT FROM t.function
-            AND c.file IS NOT DISTINCT FROM t.file AND c.line IS NOT DISTINCT FROM t.line
-            AND c.kind IS NOT DISTINCT FROM t.kind AND c.via IS NOT DISTINCT FROM t.via AND c.cause = t.cause
+        report_id, device, level, function, file, line, kind, via, cause, reason,
+        -- What a line calls for most of its time; NULL if this is the line itself.
+        arg_min_null(called, (-called_ns, called IS NOT NULL, called)) AS called,
+        sum(ns)::BIGINT AS ns, sum(samples)::BIGINT AS samples
+    FROM timed
     GROUP BY ALL
 ),
 placed AS (
@@ -117,7 +106,7 @@ traced AS (
     SELECT report_id
     FROM _host_cells
     GROUP BY report_id
-    HAVING bool_and(source = 'python tracing')
+    HAVING bool_and(is_traced(source))
 ),
 whole AS (
     SELECT

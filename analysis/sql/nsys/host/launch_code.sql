@@ -59,7 +59,7 @@ own AS (
     SELECT
         c.number,
         coalesce(
-            b.stack_id, CASE WHEN t.end_ns > c.start_ns AND t.source = 'python tracing' THEN t.stack_id END
+            b.stack_id, CASE WHEN t.end_ns > c.start_ns AND is_traced(t.source) THEN t.stack_id END
         ) AS stack_id,
         coalesce(t.end_ns > c.start_ns AND t.is_user, false) AS in_program
     FROM calls AS c
@@ -89,7 +89,7 @@ threads AS (
 ),
 waiting AS (
     SELECT
-        k.number, b.frame_id, b.called_id, b.source = 'python tracing' AS exact, b.tid, b.time_ns
+        k.number, b.frame_id, b.called_id, is_traced(b.source) AS exact, b.tid, b.time_ns
     FROM (
         SELECT k.number, k.report_id, k.pid, k.start_ns, t.tid
         FROM known AS k
@@ -124,7 +124,7 @@ hit AS (
         r.kernels / greatest(r.end_ns - r.start_ns, 1) AS kernels,
         r.ns / greatest(r.end_ns - r.start_ns, 1) AS ns
     FROM (
-        FROM cells WHERE source != 'python tracing'
+        FROM cells WHERE NOT is_traced(source)
     ) AS s
     ASOF JOIN rest AS r
         ON r.report_id = s.report_id AND r.pid = s.pid AND r.tid = s.tid AND r.start_ns <= s.time_ns
