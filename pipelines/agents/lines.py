@@ -12,7 +12,7 @@ from perfpipe.pipelines.agents.wording import captured, plain, value
 #: Lines of each GPU, and lines of an answer.
 _LINES, _MOST = 5, 20
 
-#: The category of findings about several causes of idle time: all of those around launches.
+#: What findings on idle time are about besides its causes: several of these, or some waits.
 _OTHERS = ("launch_overhead", "readback")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -241,15 +241,12 @@ def _options(
     if duration and not options.duration and not given & {"--duration", "-d"}:
         options = options.model_copy(update={"duration": duration})
     ending = ["--kill=sigterm"] if duration and "--kill" not in given else []
-    sampling, notes = _sampling(context, options, nsys) if options.stacks else ([], ())
+    sampling, notes = _sampling(context, given, nsys) if options.stacks else ([], ())
     return [*sampling, *profile_options(options), *ending], notes
 
 
-def _sampling(
-    context: Context, options: CollectNsys, nsys: str
-) -> tuple[list[str], tuple[str, ...]]:
-    """Return the options that sample the stacks of Python threads, and a note if there are none."""
-    given = {word.partition("=")[0] for word in options.options}
+def _sampling(context: Context, given: Set[str], nsys: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the options for stacks of Python that are not given, and a note if there are none."""
     if not nsys_offers(_PYTHON_SAMPLING, nsys, context.launcher):
         return [], (_NO_SAMPLING,) if is_python(context.task.command) else ()
     words = {_PYTHON_SAMPLING: "true", f"{_PYTHON_SAMPLING}-frequency": str(_SAMPLES_PER_S)}

@@ -84,6 +84,16 @@ IDLE_TREE = GpuTable(
     folded=True,
 )
 
+#: How much idle time code takes, and how well this is known.
+_TIMES = (
+    Col("cause", "Cause"),
+    Col("self_ns", "Self time", "ns"),
+    Col("step_ns", "Self time", "ns", "per step"),
+    Col("share_pct", "Share", "pct", "% of idle time"),
+    _INTERVAL,
+    Col("samples", "Samples", "int"),
+)
+
 #: A function, and whether a worker process executes it.
 _FUNCTION = "function || coalesce(' (' || via || ')', '')"
 
@@ -96,12 +106,7 @@ IDLE_LINES = GpuTable(
         Col("file", "File", detail=True, hover_of="place"),
         Col("function", "Function", sql=_FUNCTION, doc="function; in a worker process or not"),
         Col("library_function", "Calls"),
-        Col("cause", "Cause"),
-        Col("self_ns", "Self time", "ns"),
-        Col("step_ns", "Self time", "ns", "per step"),
-        Col("share_pct", "Share", "pct", "% of idle time"),
-        _INTERVAL,
-        Col("samples", "Samples", "int"),
+        *_TIMES,
     ),
     order="rank",
     where=f"level = 'user' AND rank <= {_LINES}",
@@ -117,12 +122,7 @@ IDLE_FUNCTIONS = GpuTable(
         Col("place", "File", sql="short_source(file)", doc="source file"),
         Col("file", "File", detail=True, hover_of="place"),
         Col("kind", "Owner"),
-        Col("cause", "Cause"),
-        Col("self_ns", "Self time", "ns"),
-        Col("step_ns", "Self time", "ns", "per step"),
-        Col("share_pct", "Share", "pct", "% of idle time"),
-        _INTERVAL,
-        Col("samples", "Samples", "int"),
+        *_TIMES,
     ),
     order="rank",
     where=f"level = 'function' AND kind IN ('library', 'python') AND rank <= {_FUNCTIONS}",
