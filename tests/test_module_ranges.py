@@ -175,9 +175,7 @@ def test_nothing_is_written_or_printed(fake: Path) -> None:
     assert (found.stdout, found.stderr) == (plain.stdout, plain.stderr) == ("1\n", "")
 
 
-COMPILED = """
-import torch
-from torch._dynamo.utils import counters
+BLOCK = """
 nn = torch.nn
 class Block(nn.Module):
     def __init__(self):
@@ -185,7 +183,12 @@ class Block(nn.Module):
         self.linear, self.act = nn.Linear(4, 4), nn.ReLU(inplace=True)
     def forward(self, x):
         return self.act(self.linear(x) + 1)
-class Broken(nn.Module):
+"""
+
+COMPILED = f"""
+import torch
+from torch._dynamo.utils import counters
+{BLOCK}class Broken(nn.Module):
     def __init__(self):
         super().__init__()
         self.a, self.b = Block(), Block()
@@ -205,7 +208,7 @@ compiled = [
 for model in compiled:
     for _ in range(3):
         model(x).sum().backward()
-    print({name: dict(counters[name]) for name in ("stats", "frames", "graph_break")})
+    print({{name: dict(counters[name]) for name in ("stats", "frames", "graph_break")}})
     counters.clear()
     torch._dynamo.reset()
 torch.jit.trace(Block(), x)
@@ -222,16 +225,9 @@ def test_compilers_produce_the_same_graphs(tmp_path: Path) -> None:
     assert found.stdout == plain.stdout
 
 
-REAL = """
+REAL = f"""
 from torch.utils.checkpoint import checkpoint
-nn = torch.nn
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear, self.act = nn.Linear(4, 4), nn.ReLU(inplace=True)
-    def forward(self, x):
-        return self.act(self.linear(x) + 1)
-class Saving(nn.Module):
+{BLOCK}class Saving(nn.Module):
     def __init__(self, reentrant):
         super().__init__()
         self.block, self.reentrant = Block(), reentrant

@@ -74,7 +74,7 @@ class _Oracle:
         self.enclosing = ranges.enclosing.tolist()
         self.calls = [(tid, call) for tid, (_, own) in enumerate(threads, 1) for call in own]
         self.launching = {tid for tid, _ in self.calls} | {PID}
-        # Of calls without a range of their own thread, and of outermost ranges.
+        # What lends a range to calls without one of their own thread, and to outermost ranges.
         self.lent: dict[int, int] = {}
         self.several: set[int] = set()
         for number, (tid, call) in enumerate(self.calls):
