@@ -1,0 +1,1 @@
+"""Tries levers on a program: applies each, measures the gain, and compares the results."""

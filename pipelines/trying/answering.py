@@ -1,0 +1,198 @@
+"""The answer of a trial: sentences and a table for the terminal, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
+from perfpipe.units import counted, format_bytes, format_ns
+
+#: Version of the JSON.
+SCHEMA_VERSION = 1
+
+#: What the comparison of results says, in words.
+RESULTS = {
+    "identical": "identical",
+    "within_scatter": "within run-to-run scatter",
+    "within_tolerance": "within tolerance",
+    "differ": "differ",
+    "unknown": "unknown",
+}
+
+#: Titles of the table.
+TITLES = ("lever", "gain", "interval", "bound", "results", "memory", "start-up", "applied to")
+
+
+def as_data(trial: Trial) -> dict[str, Any]:
+    """Return a trial as JSON data."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "trial": trial.trial_id,
+        "program": trial.program,
+        "gpu": trial.gpu,
+        "unit": trial.unit,
+        "plain": {
+            "median_ms": trial.plain_ms,
+            "n": trial.plain_launches,
+            "memory_bytes": trial.plain_memory_bytes,
+        },
+        "aa": {**_gain(trial.aa), "results": trial.aa_results},
+        "levers": [_lever(own) for own in trial.levers],
+        "stack": _stack(trial.stack),
+        "launches": trial.launches,
+        "seconds": trial.seconds,
+        "run": trial.run_id,
+        "protection": trial.protection,
+        "notes": list(trial.notes),
+    }
+
+
+def _gain(gained: Gained) -> dict[str, Any]:
+    interval = None if gained.low_pct is None else [gained.low_pct, gained.high_pct]
+    return {"gain_pct": gained.gain_pct, "interval_pct": interval}
+
+
+def _lever(own: LeverTrial) -> dict[str, Any]:
+    return {
+        "name": own.name,
+        "title": own.title,
+        "finding": own.finding,
+        "technique": own.technique,
+        "applied": bool(own.applied),
+        "where": list(own.applied),
+        "bound_pct": own.bound_pct,
+        **_gain(own.gained),
+        "verdict": own.verdict,
+        "why": own.why,
+        "results": own.results,
+        "results_why": own.results_why,
+        "start_up_s": own.start_up_s,
+        "pays_after": own.pays_after,
+        "memory_bytes": own.memory_bytes,
+        "launches": own.launches,
+        "manual": own.manual,
+    }
+
+
+def _stack(stack: StackTrial | None) -> dict[str, Any] | None:
+    if stack is None:
+        return None
+    return {
+        "levers": list(stack.levers),
+        **_gain(stack.gained),
+        "verdict": stack.verdict,
+        "results": stack.results,
+        "results_why": stack.results_why,
+        "median_ms": stack.ms,
+        "memory_bytes": stack.memory_bytes,
+        "manual": stack.manual,
+    }
+
+
+def interval(gained: Gained) -> str:
+    """Return an interval as text; empty if there is none."""
+    if gained.low_pct is None or gained.high_pct is None:
+        return ""
+    return f"{gained.low_pct:.1f} to {gained.high_pct:.1f} %"
+
+
+def saved(gained: Gained) -> str:
+    """Return a gain as a change of time, -52.1 % (-50.0 to -54.0); empty if not measured."""
+    if gained.gain_pct is None:
+        return ""
+    text = f"{-gained.gain_pct:+.1f} %"
+    if gained.low_pct is not None and gained.high_pct is not None:
+        text += f" ({-gained.low_pct:+.1f} to {-gained.high_pct:+.1f})"
+    return text
+
+
+def headline(trial: Trial) -> str:
+    """Return what a trial gained, as one sentence."""
+    stack = trial.stack
+    if stack is not None and stack.verdict == "gain" and trial.plain_ms and stack.ms:
+        times = f"{format_ns(1e6 * trial.plain_ms)} -> {format_ns(1e6 * stack.ms)} a {trial.unit}"
+        return (
+            f"{' + '.join(stack.levers)}: {saved(stack.gained)} ({times}), results "
+            f"{RESULTS[stack.results]}"
+        )
+    return f"Nothing to gain: {_why_nothing(trial)}"
+
+
+def _why_nothing(trial: Trial) -> str:
+    """Return why no lever helps."""
+    tried = [own for own in trial.levers if own.launches]
+    if trial.stack is not None:
+        return f"{' + '.join(trial.stack.levers)} did not gain on fresh launches"
+    if not tried:
+        return "no lever answers a finding of this program"
+    changed = [own for own in tried if own.verdict == "gain" and own.results not in EQUAL_RESULTS]
+    if changed:
+        first = changed[0]
+        return (
+            f"{first.name} saves {first.gained.gain_pct:.1f} %, but the results "
+            f"{'differ' if first.results == 'differ' else 'cannot be compared'}"
+            f"{': ' + first.results_why if first.results_why else ''}"
+        )
+    unclear = [own.name for own in tried if own.verdict == "inconclusive"]
+    if unclear:
+        return f"undecided within the budget: {', '.join(unclear)}"
+    measured = [own for own in tried if own.verdict in ("no gain", "slower")]
+    if measured:
+        best = max(measured, key=lambda own: own.gained.gain_pct or -1e9)
+        return (
+            f"the best of {counted(len(measured), 'lever')}, {best.name}, changes the time by "
+            f"{saved(best.gained)}"
+        )
+    return "; ".join(f"{own.name} {own.verdict}: {own.why}" for own in tried[:3])
+
+
+def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table: levers that were launched."""
+    for own in trial.levers:
+        if not own.launches:
+            continue
+        measured = own.gained.gain_pct is not None
+        yield (
+            own.name,
+            f"{own.gained.gain_pct:+.1f} %" if measured else own.verdict,
+            interval(own.gained),
+            f"at most {own.bound_pct:.1f} %" if own.bound_pct is not None else "none",
+            RESULTS[own.results] if measured else own.why,
+            format_bytes(own.memory_bytes) if own.memory_bytes else "",
+            _start_up(own, trial.unit),
+            "; ".join(own.applied),
+        )
+
+
+def _start_up(own: LeverTrial, unit: str) -> str:
+    if own.start_up_s is None or own.start_up_s < 0.5:
+        return ""
+    pays = "" if own.pays_after is None else f", pays after {own.pays_after:,.0f} {unit}s"
+    return f"{own.start_up_s:.1f} s{pays}"
+
+
+def lines(trial: Trial) -> Iterator[str]:
+    """Yield the lines around the table: the headline is first."""
+    yield headline(trial)
+    if trial.plain_ms is not None:
+        n = counted(trial.plain_launches, "launch")
+        yield (
+            f"Without changes: {format_ns(1e6 * trial.plain_ms)} a {trial.unit} ({n} on "
+            f"{trial.gpu}); compared with itself: {saved(trial.aa) or 'too few launches'}, results "
+            f"{RESULTS[trial.aa_results]}"
+        )
+
+
+def after(trial: Trial) -> Iterator[str]:
+    """Yield the lines after the table: the change to make, what was not tried, notes."""
+    stack = trial.stack
+    if stack is not None and stack.verdict == "gain" and stack.manual:
+        yield "The change to make:"
+        yield from (f"  {line}" for line in stack.manual.splitlines())
+    skipped = [own for own in trial.levers if own.verdict == "left out"]
+    for why in dict.fromkeys(own.why for own in skipped):
+        names = ", ".join(own.name for own in skipped if own.why == why)
+        yield f"Not tried ({why}): {names}"
+    yield from (f"Note: {note}" for note in trial.notes)
+    yield f"{counted(trial.launches, 'launch')} in {trial.seconds:.0f} s; trial {trial.trial_id}"
