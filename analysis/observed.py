@@ -37,7 +37,7 @@ def step_times(
     """
     limits = thresholds()
     steps = [after - before for before, after in pairwise(times_ns)]
-    steady = steps[_warm_up(steps) :]
+    steady = steps[warm_up(steps) :]
     alike = _alike(calls[len(times_ns) - len(steady) :], len(steady))
     pauses = _pauses([step for step, own in zip(steady, alike, strict=True) if own])
     if gpu and sum(pauses) > limits["observed.pauses_time_share"] * sum(steady):
@@ -60,7 +60,7 @@ def step_times(
     return tuple(ns / 1e6 for ns in found)
 
 
-def _warm_up(steps: Sequence[int]) -> int:
+def warm_up(steps: Sequence[float]) -> int:
     """Return the number of warm-up steps.
 
     A step is disturbed if it takes far longer than all of the last steps but rare ones, or far

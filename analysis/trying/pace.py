@@ -1,0 +1,281 @@
+"""The time of a launch: the mean time of its steady units of work.
+
+A mean, because the median of intervals misses most of the time where batches come in bursts: the
+workers of a loader finish together, so a few intervals are long and the others nearly empty.  The
+window begins at the same unit in all launches of a comparison and contains ends of epochs,
+validations and pauses.  It does not contain warm-up, units whose batches may have been loaded
+before the first one, and compilation, which are start-up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from perfpipe.analysis.observed import warm_up
+from perfpipe.analysis.reported import Calls, reported
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.units import counted
+
+#: Units that the program timed itself, and a launch as a whole.
+ITERATION, LAUNCH = "iteration", "launch"
+
+Spans = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The units of work of a launch.
+
+    `unit` is step, token, call, iteration (the program printed its times) or launch (nothing else
+    is known).  `times_ns` are the ends of units, `calls` the calls of the model since the previous
+    one, `compiling_ns` the spans in which torch.compile compiled, on the same clock.  `count` is
+    the number of units, `started_ns` when the launch began.  `ended` says that all units are
+    known, `cut` that perfpipe ended the launch.
+    """
+
+    unit: str
+    times_ns: tuple[int, ...]
+    calls: tuple[int, ...]
+    compiling_ns: Spans
+    wall_s: float
+    printed_ms: tuple[float, ...]
+    gpu: bool
+    count: int = 1
+    started_ns: int | None = None
+    ended: bool = True
+    cut: bool = False
+
+    @property
+    def units(self) -> int:
+        """The number of units whose times are known."""
+        known = {LAUNCH: 1, ITERATION: len(self.printed_ms)}
+        return known.get(self.unit, len(self.times_ns) - 1)
+
+    def units_ms(self) -> list[float]:
+        """Return the time of each unit, ms, without compilation."""
+        if self.unit == LAUNCH:
+            return [1e3 * self.wall_s]
+        if self.unit == ITERATION:
+            return [*self.printed_ms]
+        compiling = _compiling_until(self.times_ns, self.compiling_ns)
+        working = [time - own for time, own in zip(self.times_ns, compiling, strict=True)]
+        return [(after - before) / 1e6 for before, after in pairwise(working)]
+
+
+class Window(NamedTuple):
+    """The units that are compared in all launches: from `first` up to `last`, which is not.
+
+    `note` says what limits the comparison, such as why whole launches are compared instead;
+    `different_work` says why nothing can be.
+    """
+
+    unit: str
+    first: int = 0
+    last: int = 1
+    note: str = ""
+    different_work: str = ""
+
+    def ms(self, pace: Pace) -> float | None:
+        """Return the time of a launch per unit, ms; None if it is unknown."""
+        if self.different_work:
+            return None
+        if self.unit == LAUNCH:
+            return None if pace.cut or not pace.wall_s > 0 else 1e3 * pace.wall_s
+        return ms_per_unit(pace, self.first, self.last)
+
+
+def read(
+    folder: Path,
+    stdout_times_ms: Sequence[float],
+    wall_s: float,
+    *,
+    started_ns: int | None = None,
+    cut: bool = False,
+) -> Pace:
+    """Return the pace of a launch that has ended: that of its slowest rank.
+
+    Times that the program printed count before those that were observed.  `started_ns` is
+    time.perf_counter_ns() at the launch, `cut` says that perfpipe ended it before its end.
+    """
+    calls = reported(folder)
+    paces = [_observed(own, folder, wall_s, started_ns, cut) for own in calls]
+    slowest = max(paces, key=_own_ms, default=None)
+    printed = tuple(map(float, stdout_times_ms))
+    if printed and all(0 < ms < math.inf for ms in printed):
+        gpu = slowest is not None and slowest.gpu
+        compiling = slowest.compiling_ns if slowest else ()
+        return Pace(ITERATION, (), (), compiling, wall_s, printed, gpu, len(printed), cut=cut)
+    return slowest or Pace(LAUNCH, (), (), (), wall_s, (), False, cut=cut)
+
+
+def window(paces: Sequence[Pace], *, at_least: int = 0) -> Window:
+    """Return the units that are compared in all launches of a comparison.
+
+    `at_least` is the number of batches that a loader may hold, workers x prefetch: as many units
+    are left out after warm-up.
+    """
+    units = {pace.unit for pace in paces}
+    if len(units) != 1:
+        return Window(
+            LAUNCH, note=_whole(f"they have different units ({', '.join(sorted(units))})")
+        )
+    (unit,) = units
+    if unit == LAUNCH:
+        return Window(LAUNCH)
+    counts = {pace.count for pace in paces}
+    if len(counts) > 1 and all(pace.ended for pace in paces):
+        what = f"{min(counts)} to {counted(max(counts), unit)}"
+        return Window(unit, different_work=f"the launches executed {what}")
+    first, last = first_steady(paces, at_least=at_least), min(pace.units for pace in paces)
+    least, steady = _least_units(paces), max(0, last - first)
+    if steady < least:
+        few = f"{counted(steady, f'steady {unit}')} of {least} that are needed"
+        return Window(LAUNCH, note=_whole(f"there are {few}"))
+    if not all(_steady(pace, first, last) for pace in paces):
+        why = f"the host issued the first {unit}s without waiting for the GPU"
+        return Window(LAUNCH, note=_whole(why))
+    note = ""
+    if steady < thresholds()["trial.window_times"] * at_least:
+        note = (
+            f"up to {at_least} of the {steady} batches that are compared may have been loaded "
+            f"before the first of them: run more {unit}s"
+        )
+    return Window(unit, first, last, note)
+
+
+def first_steady(paces: Sequence[Pace], *, at_least: int = 0) -> int:
+    """Return the first unit that is compared in all launches, counted from 0.
+
+    While the model compiles, the loader fills, so its batches are left out after warm-up.
+    """
+    return at_least + max(warm_up(pace.units_ms()) for pace in paces)
+
+
+def ms_per_unit(pace: Pace, first: int, last: int) -> float | None:
+    """Return the mean time of the units from `first` up to `last`, which is not one of them, ms.
+
+    None if the launch does not have them.
+    """
+    if not 0 <= first < last <= pace.units:
+        return None
+    total = math.fsum(pace.units_ms()[first:last])
+    return total / (last - first) if total > 0 else None
+
+
+def reached_ms(pace: Pace, first: int) -> float | None:
+    """Return the time from the launch to its first steady unit, ms, and of later compilation.
+
+    None if it is unknown: a launch as a whole contains its start-up.
+    """
+    if pace.started_ns is None or first >= len(pace.times_ns):
+        return None
+    begins = pace.times_ns[first]
+    compiling = _compiling_until((begins, pace.times_ns[-1]), pace.compiling_ns)
+    return (begins - pace.started_ns + compiling[1] - compiling[0]) / 1e6
+
+
+def start_up_s(pace: Pace, first: int, plain_ms: float) -> float:
+    """Return how much longer a launch takes than plain until units are steady, s.
+
+    `plain_ms` is what `reached_ms` returns for a plain launch.  Later compilation counts too.  It
+    is 0 if the times are unknown.
+    """
+    reached = reached_ms(pace, first)
+    return 0.0 if reached is None else (reached - plain_ms) / 1e3
+
+
+def pays_after(start_up_s: float, gain_ms: float) -> int | None:
+    """Return the number of units after which a gain per unit has made up for start-up.
+
+    None if it never does.
+    """
+    if start_up_s <= 0:
+        return 0
+    return math.ceil(start_up_s * 1e3 / gain_ms) if gain_ms > 0 else None
+
+
+def _observed(calls: Calls, folder: Path, wall_s: float, started_ns: int | None, cut: bool) -> Pace:
+    """Return the pace of a process."""
+    if started_ns is None and calls.ended:
+        # The last report is written when the process ends.
+        started_ns = calls.written_ns - round(wall_s * 1e9)
+    return Pace(
+        calls.unit,
+        tuple(calls.times_ns),
+        tuple(calls.between),
+        _compiled(folder, calls.pid),
+        wall_s,
+        (),
+        calls.gpu,
+        calls.count - 1,
+        started_ns,
+        calls.ended and not cut,
+        cut,
+    )
+
+
+def _compiled(folder: Path, pid: int) -> Spans:
+    """Return when a process compiled, as its report of levers has it."""
+    try:
+        spans = json.loads((folder / f"levers.{pid}.json").read_bytes())["compiling_ns"]
+        return tuple((int(start), int(end)) for start, end in spans if start < end)
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError):
+        return ()
+
+
+def _own_ms(pace: Pace) -> float:
+    """Return the time per unit of a process in a window of its own."""
+    first = min(first_steady([pace]), pace.units - 1)
+    return ms_per_unit(pace, first, pace.units) or 0.0
+
+
+def _compiling_until(times_ns: Sequence[int], spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return how long it compiled until each of some ascending times, ns.
+
+    Spans may overlap, as those of nested compilation do.
+    """
+    apart: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if apart and start <= apart[-1][1]:
+            apart[-1] = apart[-1][0], max(end, apart[-1][1])
+        else:
+            apart.append((start, end))
+    before = [0, *accumulate(end - start for start, end in apart)]
+    found, ended = [], 0
+    for time in times_ns:
+        while ended < len(apart) and apart[ended][1] <= time:
+            ended += 1
+        begun = max(0, time - apart[ended][0]) if ended < len(apart) else 0
+        found.append(before[ended] + begun)
+    return found
+
+
+def _least_units(paces: Sequence[Pace]) -> int:
+    """Return the least number of steady units whose mean is the time of a launch."""
+    limits = thresholds()
+    gpu = any(pace.gpu for pace in paces)
+    return int(limits["trial.least_gpu_units" if gpu else "trial.least_units"])
+
+
+def _steady(pace: Pace, first: int, last: int) -> bool:
+    """Return whether the last third of units does not take far longer than the others.
+
+    It does where the host filled the queue of the GPU and waits for the first time at its end.
+    """
+    if not pace.gpu or pace.unit == ITERATION:
+        return True
+    units = pace.units_ms()[first:last]
+    third = max(1, len(units) // 3)
+    longest = thresholds()["timeline.warm_up_times"] * statistics.fmean(units[:-third])
+    return statistics.fmean(units[-third:]) <= longest
+
+
+def _whole(why: str) -> str:
+    return f"whole launches are compared, with their start-up, because {why}"
