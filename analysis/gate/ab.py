@@ -63,23 +63,28 @@ ALPHA = 0.05
 FIRST_LOOK = 3
 
 
-def spent(look: int, looks: int) -> float:
+def spent(look: int, looks: int, alpha: float = ALPHA) -> float:
     """Return the level that look number `look` of `looks` may test at; the first is 1.
+
+    The levels of all looks add up to `alpha`.
 
     >>> [round(spent(k, 3), 4) for k in (1, 2, 3)]
     [0.0007, 0.0157, 0.0336]
     """
-    return _spending(look / looks) - (_spending((look - 1) / looks) if look > 1 else 0)
+    before = _spending((look - 1) / looks, alpha) if look > 1 else 0
+    return _spending(look / looks, alpha) - before
 
 
-def _spending(share: float) -> float:
-    """Return the share that may be spent at a share of the information."""
+def _spending(share: float, alpha: float) -> float:
+    """Return how much of `alpha` may be spent at a share of the information."""
     from scipy.special import ndtr, ndtri
 
-    return float(2 * (1 - ndtr(ndtri(1 - ALPHA / 2) / math.sqrt(share))))
+    return float(2 * ndtr(ndtri(alpha / 2) / math.sqrt(share)))
 
 
-def level_after(rounds: int, most: int, *, early: bool = True) -> float | None:
+def level_after(
+    rounds: int, most: int, *, early: bool = True, alpha: float = ALPHA
+) -> float | None:
     """Return the level to test at after some rounds; None before the first look.
 
     Without `early` the only look is after the last round, and spends all.
@@ -87,7 +92,7 @@ def level_after(rounds: int, most: int, *, early: bool = True) -> float | None:
     first = min(FIRST_LOOK, most) if early else most
     if rounds < first:
         return None
-    return spent(rounds - first + 1, most - first + 1)
+    return spent(rounds - first + 1, most - first + 1, alpha)
 
 
 def certain(endpoints: Iterable[Compared]) -> bool:

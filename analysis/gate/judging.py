@@ -27,6 +27,9 @@ LONGEST_WITH_STEPS_NS = 100_000
 #: Least number of distinct durations to detect a step, and the share of them that lie on it.
 _FEWEST_DURATIONS, _SHARE_ON_STEPS = 8, 0.9
 
+#: Largest margin of a logarithm, beyond which the exponential function overflows.
+_WIDEST = 300.0
+
 
 class Change(NamedTuple):
     """A change in time as ratio - 1, its 95 % interval and p-value; None with one run on a side.
@@ -43,6 +46,13 @@ class Change(NamedTuple):
     modes: bool = False
 
 
+class Scatter(NamedTuple):
+    """A variance of logarithms of times, and its degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
 #: Share of unchanged endpoints that a single test may report as changed.
 ALPHA = 0.05
 
@@ -52,30 +62,36 @@ def change_of(
     after: Sequence[float],
     resolution: float = 0,
     alpha: float = ALPHA,
+    scatter: Scatter | None = None,
 ) -> Change:
     """Return Welch's interval and test on the difference of mean logarithms of positive times.
 
     The interval covers the true change in all but a share `alpha` of cases, and `within` is
     exceeded in no more than that.  Times are multiples of `resolution`: the same time can be read
     as either of two neighbors in every run, so the interval reaches at least one step to either
-    side, and the scatter of a side's runs is at least that of rounding.
+    side, and the scatter of a side's runs is at least that of rounding.  With a `scatter` from more
+    runs than those of the two sides it is at least that, and has its degrees of freedom.
     """
     logs = [math.log(time) for time in before], [math.log(time) for time in after]
     means = [statistics.fmean(side) for side in logs]
     change = means[1] - means[0]
-    if min(len(before), len(after)) < 2:
+    if scatter is None and min(len(before), len(after)) < 2:
         return Change(math.expm1(change))
     steps = [resolution / math.exp(mean) for mean in means]
+    known = scatter.variance if scatter else 0
     variances = [
-        max(statistics.variance(side), step**2 / 12) for side, step in zip(logs, steps, strict=True)
+        max(statistics.variance(side) if len(side) > 1 else 0, step**2 / 12, known)
+        for side, step in zip(logs, steps, strict=True)
     ]
-    error, freedom = _welch(variances, (len(before), len(after)))
-    margin, one_sided, p = _margins(change, error, freedom, alpha)
+    counts = len(before), len(after)
+    errors = [variance / count for variance, count in zip(variances, counts, strict=True)]
+    freedom = scatter.freedom if scatter else _welch(errors, counts)
+    margin, one_sided, p = _margins(change, math.sqrt(sum(errors)), freedom, alpha)
     # The last digits of logarithms must not decide.
     floor = math.log1p(max(steps)) * (1 + 1e-9)
     if abs(change) <= floor:
         p = 1.0
-    margin, one_sided = max(margin, floor), max(one_sided, floor)
+    margin, one_sided = (min(max(own, floor), _WIDEST) for own in (margin, one_sided))
     return Change(
         math.expm1(change),
         math.expm1(change - margin),
@@ -91,16 +107,14 @@ def log_variance(times: Sequence[float]) -> float:
     return statistics.variance([math.log(time) for time in times])
 
 
-def _welch(variances: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
-    """Return the standard error of a difference of means, and its degrees of freedom."""
-    errors = [variance / count for variance, count in zip(variances, counts, strict=True)]
+def _welch(errors: Sequence[float], counts: Sequence[int]) -> float:
+    """Return the degrees of freedom of a difference of means with these squared errors."""
     if not sum(errors):
-        return 0, math.inf
+        return math.inf
     # Welch-Satterthwaite: the two sides may have different variances.
-    freedom = sum(errors) ** 2 / sum(
+    return sum(errors) ** 2 / sum(
         error**2 / (count - 1) for error, count in zip(errors, counts, strict=True)
     )
-    return math.sqrt(sum(errors)), freedom
 
 
 def _margins(
@@ -111,7 +125,7 @@ def _margins(
 
     if not error:
         return 0, 0, float(change == 0)
-    quantiles = (float(stdtrit(freedom, 1 - share)) for share in (alpha / 2, alpha))
+    quantiles = (-float(stdtrit(freedom, share)) for share in (alpha / 2, alpha))
     two_sided, one_sided = (quantile * error for quantile in quantiles)
     return two_sided, one_sided, 2 * float(stdtr(freedom, -abs(change) / error))
 
