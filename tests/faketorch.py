@@ -1,4 +1,4 @@
-"""A package called torch, of what perfpipe's start-up file touches: most tests need no PyTorch."""
+"""Packages called torch and transformers, of what injected files touch: most tests need neither."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _FILES = {
         __version__ = "2.fake"
         from torch import nn, optim
         class cuda:
-            is_initialized = staticmethod(lambda: False)
+            is_initialized = is_available = staticmethod(lambda: False)
+        class jit:
+            is_tracing = staticmethod(lambda: False)
     """,
     "nn/__init__.py": "from torch.nn.modules.module import Module, Parameter",
     "nn/modules/__init__.py": "",
@@ -71,10 +73,37 @@ def train(steps, model=net):
 """
 
 
+#: The part of transformers that says when it generates a token, and a model that does.
+_TRANSFORMERS = {
+    "__init__.py": "",
+    "generation/__init__.py": "",
+    "generation/stopping_criteria.py": """
+        import torch
+        class StoppingCriteriaList(list):
+            def __call__(self, ids, scores):
+                return len(ids) >= scores
+    """,
+    "generation/utils.py": """
+        import torch
+        from transformers.generation.stopping_criteria import StoppingCriteriaList
+        class GenerationMixin:
+            def generate(self, ids, new=4, **options):
+                criteria, most = StoppingCriteriaList(), len(ids) + new
+                while True:
+                    ids = [*ids, self(1)]
+                    if criteria(ids, most):
+                        return ids
+        class Model(GenerationMixin, torch.nn.Module):
+            pass
+    """,
+}
+
+
 def write_torch(folder: Path) -> None:
-    """Write the package into a folder."""
-    for name, text in _FILES.items():
-        path = folder / "torch" / name
+    """Write the packages into a folder."""
+    files = {"torch": _FILES, "transformers": _TRANSFORMERS}
+    for package, name, text in ((p, n, t) for p, own in files.items() for n, t in own.items()):
+        path = folder / package / name
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = text.splitlines()
         path.write_text("\n".join(line.removeprefix(" " * 8) for line in lines))

@@ -36,6 +36,12 @@ def _nothing(*args: "Any") -> None:
     """Do nothing; torch.compile traces this function instead of the hook."""
 
 
+#: What trying.py does around an outermost call, after a step, for each token, and with a report.
+around: "Callable[..., Any] | None" = None
+after_step: "Callable[[Any, bool], Any]" = _nothing
+after_token: "Callable[[], Any]" = _nothing
+after_report: "Callable[[int, bool], Any]" = _nothing
+
 #: Sets what torch.compile does with the frames of this thread, and returns what it did before.
 _set_eval_frame: "Callable[[Any], Any]" = _nothing
 
@@ -59,27 +65,34 @@ class _Process:
         self.steps = array.array("q")  # of each step: time, index of the optimizer, calls before
         self.calls = 0  # outermost calls
         self.calls_before = 0  # outermost calls since the latest step
+        self.tokens = array.array("q")  # the time of each token that transformers generated
         self.due_ns = 0
 
-    def stepped(self, optimizer: "Any") -> None:
-        """Record a step.  Steps without a call in between are parts of one step."""
+    def stepped(self, optimizer: "Any") -> bool:
+        """Record a step, unless it is a part of one: no call was made since the latest one."""
         now = _clock()
         own = self.optimizers.get(id(optimizer))
         if own is None:
             if len(self.optimizers) >= MOST_KINDS:
-                return
+                return False
             groups = optimizer.param_groups
             size = sum([one.numel() for group in groups for one in group["params"]])
             own = [len(self.optimizers), type(optimizer).__name__, size, 0]
             self.optimizers[id(optimizer)] = own
         own[3] += 1
         if self.calls and not self.calls_before:
-            return
+            return False
         if len(self.steps) < 3 * MOST_TIMES:
             self.steps.extend((now, own[0], self.calls_before))
         self.calls_before = 0
         if now >= self.due_ns:
             self.write(now)
+        return True
+
+    def generated(self) -> None:
+        """Record a token: of all sequences of a batch together."""
+        if len(self.tokens) < MOST_TIMES:
+            self.tokens.append(_clock())
 
     def called(self, module: "Any") -> None:
         """Record an outermost call, unless the module has no parameters, like most losses."""
@@ -105,17 +118,19 @@ class _Process:
             return
         before = _set_eval_frame(None)
         try:
-            text = json.dumps(self._report(now, ended))
-            temporary = os.path.join(self.folder, ".report.%d" % self.pid)
-            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                os.write(file, text.encode())
-            finally:
-                os.close(file)
-            os.replace(temporary, os.path.join(self.folder, "report.%d.json" % self.pid))
+            self.save("report", self._report(now, ended))
+            after_report(now, ended)
         finally:
             _set_eval_frame(before)
             self.due_ns = now + max(EVERY_NS, int((_clock() - now) / WRITING_SHARE))
+
+    def save(self, kind: str, content: "dict[str, Any]") -> None:
+        """Write a file of this process, which replaces the one that it wrote before."""
+        temporary = os.path.join(self.folder, ".%s.%d" % (kind, self.pid))
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(file, "wb") as opened:
+            opened.write(json.dumps(content).encode())
+        os.replace(temporary, os.path.join(self.folder, "%s.%d.json" % (kind, self.pid)))
 
     def _report(self, now: int, ended: bool) -> "dict[str, Any]":
         torch = sys.modules["torch"]
@@ -143,6 +158,7 @@ class _Process:
                 {"class": kind.__name__, "parameters": size, "calls": calls, "time_ns": [*times]}
                 for kind, (size, calls, times) in self.modules.items()
             ],
+            "tokens": {"time_ns": self.tokens.tolist()},
         }
 
 
@@ -184,9 +200,10 @@ def _at_exit() -> None:
 def _after_step(optimizer: "Any", args: "Any", kwargs: "Any") -> None:
     """Run after a step of any optimizer."""
     try:
-        _process.stepped(optimizer)
+        begun = _process.stepped(optimizer)
     except Exception:
-        pass
+        begun = False
+    after_step(optimizer, begun)
 
 
 def _observed(call: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -209,6 +226,8 @@ def _observed(call: "Callable[..., Any]") -> "Callable[..., Any]":
             pass
         local.inside = True
         try:
+            if around is not None:
+                return around(call, self, args, kwargs)
             return call(self, *args, **kwargs)
         finally:
             local.inside = False
@@ -234,13 +253,35 @@ def after_torch(torch: "Any") -> None:
     optimizer.register_optimizer_step_post_hook(_after_step)
 
 
-def after_dynamo(eval_frame: "Any") -> None:
-    """Let torch.compile skip the functions of this file, as it skips those of PyTorch."""
-    global _set_eval_frame
-    observed = sys.modules["torch.nn.modules.module"].Module.__call__
-    names = [*globals().values(), *vars(_Process).values(), observed]
-    codes = [one.__code__ for one in names if isinstance(one, type(_nothing))]
+def after_stopping(stopping: "Any") -> None:
+    """Observe tokens: `generate` asks once for each whether to stop."""
+    call = stopping.StoppingCriteriaList.__call__
+
+    @functools.wraps(call)
+    def observed_criteria(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        try:
+            _process.generated()
+        except Exception:
+            pass
+        after_token()
+        return call(self, *args, **kwargs)
+
+    observed_criteria._torchdynamo_inline = call  # type: ignore[attr-defined]
+    stopping.StoppingCriteriaList.__call__ = observed_criteria
+
+
+def skip(eval_frame: "Any", names: "dict[str, Any]") -> None:
+    """Let torch.compile skip the functions of a file, as it skips those of PyTorch."""
+    own = list(names.values())
+    own += [each for one in own if isinstance(one, type) for each in vars(one).values()]
+    codes = [one.__code__ for one in own if isinstance(one, type(_nothing))]
     for code in codes:
         eval_frame.skip_code(code)
         codes += [one for one in code.co_consts if isinstance(one, type(code))]
+
+
+def after_dynamo(eval_frame: "Any") -> None:
+    """Let torch.compile skip the functions of this file."""
+    global _set_eval_frame
+    skip(eval_frame, globals())
     _set_eval_frame = eval_frame.set_eval_frame

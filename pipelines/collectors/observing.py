@@ -1,8 +1,8 @@
 """Times the steps of a PyTorch program that prints no times, with files injected into its Pythons.
 
 The folder perfpipe/injected is in front of the program's PYTHONPATH.  Every process of the program
-that uses PyTorch writes a report into a temporary directory: when its optimizers stepped, and when
-its outermost modules were called.
+that uses PyTorch writes a report into a temporary directory: when its optimizers stepped, when
+transformers generated a token, and when its outermost modules were called.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ HELPER = "PERFPIPE_INJECT_HELPER"
 #: Written by every Python that runs the start-up file.
 _STARTED = "started"
 
+#: What can be the steps of a program: the first of these that a process did.
+_UNITS = {
+    "step": ("optimizer step", ""),
+    "token": ("generated token", ""),
+    "call": ("call", " of the model"),
+}
+
 _NOT_APPLIED = (
     "steps were not timed: the program's Python did not run perfpipe's start-up file because of an "
     "option (-I, -E, -S) or an environment without PYTHONPATH"
@@ -47,16 +54,16 @@ class Steps:
 
 @dataclass(frozen=True)
 class _Calls:
-    """Times at which one optimizer or one class of modules was called in a process, ns.
+    """Times at which a process did the same, ns: steps of one optimizer, calls of one class.
 
     `between` are the outermost calls of modules since the previous time, `size` is the number of
-    parameters, and `stepped` is whether an optimizer was called.
+    parameters, and `unit` is one of _UNITS.
     """
 
     times_ns: Sequence[int]
     between: Sequence[int]
     size: int
-    stepped: bool
+    unit: str
     gpu: bool
 
     @property
@@ -84,15 +91,17 @@ class Observer:
     def steps(self, command: Sequence[str]) -> Steps:
         """Return the steps of the slowest rank; the launch must have ended.
 
-        Optimizer steps count before calls of modules, which are the steps of programs that do not
-        train.
+        The steps of programs that do not train are the tokens that they generate, else the calls of
+        their largest module.
         """
         calls = [*self._calls()]
         if not calls:
             missed = is_python(command) and not self.started
             return Steps(note=_NOT_APPLIED if missed else None)
         # Processes that call small modules only, to load data, do not count.
-        calls = [own for own in calls if own.stepped] or _largest(calls)
+        unit = next(unit for unit in _UNITS if any(own.unit == unit for own in calls))
+        calls = [own for own in calls if own.unit == unit]
+        calls = calls if unit == "step" else _largest(calls)
         timed = filter(None, (own.steps for own in calls))
         slowest = max(timed, key=statistics.median, default=())
         return Steps(slowest, None if slowest else _too_few(calls))
@@ -102,7 +111,8 @@ class Observer:
         for path in sorted(self._folder.glob("report.*.json")):
             try:
                 report = json.loads(path.read_bytes())
-                found = _largest(_lasting([*_optimizers(report)]) or [*_modules(report)])
+                steps = _lasting([*_optimizers(report)]) or [*_tokens(report)]
+                found = _largest(steps or [*_modules(report)])
             except (OSError, ValueError, LookupError, TypeError):
                 continue  # the program may overwrite what it likes
             yield from found[:1]
@@ -131,7 +141,15 @@ def _optimizers(report: Mapping[str, Any]) -> Iterable[_Calls]:
                 between.append(calls)
                 calls = 0
         if len(times) > 1:
-            yield _Calls(times, between, int(optimizer["parameters"]), True, bool(report["gpu"]))
+            yield _Calls(times, between, int(optimizer["parameters"]), "step", bool(report["gpu"]))
+
+
+def _tokens(report: Mapping[str, Any]) -> Iterable[_Calls]:
+    """Yield the tokens that transformers generated."""
+    times = [*map(int, report.get("tokens", {}).get("time_ns", ()))]
+    if len(times) > 1:
+        size = max(int(module["parameters"]) for module in report["modules"])
+        yield _Calls(times, (), size, "token", bool(report["gpu"]))
 
 
 def _modules(report: Mapping[str, Any]) -> Iterable[_Calls]:
@@ -139,7 +157,7 @@ def _modules(report: Mapping[str, Any]) -> Iterable[_Calls]:
     for module in report["modules"]:
         times = [*map(int, module["time_ns"])]
         if len(times) > 1:
-            yield _Calls(times, (), int(module["parameters"]), False, bool(report["gpu"]))
+            yield _Calls(times, (), int(module["parameters"]), "call", bool(report["gpu"]))
 
 
 def _lasting(calls: Sequence[_Calls]) -> list[_Calls]:
@@ -162,8 +180,7 @@ def is_python(command: Sequence[str]) -> bool:
 
 def _too_few(calls: Sequence[_Calls]) -> str:
     most = max(len(own.times_ns) for own in calls)
-    what = "optimizer step" if calls[0].stepped else "call"
-    of = "" if calls[0].stepped else " of the model"
+    what, of = _UNITS[calls[0].unit]
     return (
         f"steps were not timed: {counted(most, what)}{of} are too few, or long pauses between them "
         "may be the time of the GPU"
