@@ -1,0 +1,151 @@
+"""Lets DataLoaders load in worker processes that stay from one epoch to the next."""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TITLE = "more worker processes of DataLoader"
+ANSWERS = ("more_loading", "data_loading", "keep_workers", "host_work")
+FREE = False
+NEEDS = "torch"
+EXPECT, TOLERANCE = "scatter", None
+DIFFICULTY = "low"
+RISKS = (
+    "Random augmentation draws other numbers; workers that stay do not see changes of the data set "
+    "between epochs."
+)
+VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
+ENV: "dict[str, str]" = {}
+ORDER = 50
+VERIFY: "dict[str, Any]" = {}
+
+#: Workers beyond this number are rarely useful.
+MOST = 8
+
+
+def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
+    """Return the change to make by hand."""
+    counts = [one["where"].rsplit("-> ", 1)[-1].split()[0] for one in applied]
+    count = counts[0] if counts else options.get("workers", MOST)
+    return "DataLoader(..., num_workers=%s, persistent_workers=True, pin_memory=True)" % count
+
+
+def _wanted(options: "dict[str, Any]") -> int:
+    """Return the number of workers: what is asked for, or the rank's share of the cores."""
+    if options.get("workers"):
+        return int(options["workers"])
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    return min(MOST, max(1, cores // ranks))
+
+
+def _functions(kind: type) -> "Any":
+    """Yield the Python functions of a class, and of those it derives from."""
+    for one in kind.__mro__:
+        for function in vars(one).values():
+            code = getattr(function, "__code__", None)
+            if code is not None:
+                yield one, code
+
+
+def _names(codes: "Any") -> "set[str]":
+    """Return the names that functions use, and the functions in them."""
+    found: "set[str]" = set()
+    left = list(codes)
+    while left:
+        code = left.pop()
+        found.update(code.co_names)
+        left += [one for one in code.co_consts if hasattr(one, "co_names")]
+    return found
+
+
+def _why_not(torch: "Any", dataset: "Any", collate: "Any") -> "str | None":
+    """Return why workers cannot load a data set."""
+    kind = type(dataset)
+    own = [c for k, c in _functions(kind) if not k.__module__.startswith("torch.utils.data.")]
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.current_process().daemon:
+        return "its process may not start others"
+    iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+    shares = "get_worker_info" in _names(own) or kind.__module__.split(".")[0] == "datasets"
+    if iterable and not shares:
+        return "IterableDataset without get_worker_info: workers would repeat its items"
+    values = list(getattr(dataset, "__dict__", {}).values())
+    values += [one for value in values if isinstance(value, (list, tuple)) for one in value[:16]]
+    if any(isinstance(one, torch.Tensor) and one.is_cuda for one in values):
+        return "the data set is on the GPU"
+    code = getattr(collate, "__code__", None)
+    if "cuda" in _names([*own, *([code] if code is not None else [])]):
+        return "the data set uses CUDA"
+    return None
+
+
+def install(own: "Any") -> None:
+    """Change the arguments of DataLoader."""
+    own.after("torch.utils.data.dataloader", lambda module: _patch(own, module))
+
+
+def _patch(own: "Any", module: "Any") -> None:
+    import functools
+    import inspect
+    import weakref
+
+    torch, loader = own.torch, module.DataLoader
+    init, iterate = loader.__init__, loader.__iter__
+    signature = inspect.signature(init)
+    changed: "Any" = weakref.WeakKeyDictionary()  # by loader: what to report once it is used
+    texts: "dict[int, str]" = {}  # the same by data set: frameworks make their own loader of one
+
+    def change(bound: "Any") -> str:
+        """Change arguments; return what to report, or raise ValueError with the reason."""
+        given = bound.arguments
+        before, wanted = int(given.get("num_workers", 0)), _wanted(own.options)
+        dataset = given.get("dataset")
+        if before >= wanted:
+            if id(dataset) in texts:
+                return texts[id(dataset)]
+            text = "DataLoader: %d worker%s already" % (before, "" if before == 1 else "s")
+            raise ValueError(text)
+        why = _why_not(torch, dataset, given.get("collate_fn"))
+        if why is not None:
+            raise ValueError("DataLoader: %s" % why)
+        given["num_workers"] = wanted
+        given["persistent_workers"] = not hasattr(dataset, "set_epoch")
+        if own.options.get("prefetch"):
+            given["prefetch_factor"] = own.options["prefetch"]
+        if own.gpu:
+            given["pin_memory"] = True
+        texts[id(dataset)] = "DataLoader: %d -> %d workers" % (before, wanted)
+        return texts[id(dataset)]
+
+    @functools.wraps(init)
+    def more_init(self: "Any", *args: "Any", **kwargs: "Any") -> None:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+            text = change(bound)
+        except ValueError as why:
+            own.refused(str(why))
+        except Exception as error:
+            own.failed("%s: %s" % (type(error).__name__, error))
+        else:
+            try:
+                init(*bound.args, **bound.kwargs)
+            except Exception as error:
+                own.failed("%s: %s" % (type(error).__name__, error))
+            else:
+                changed[self] = text
+                return
+        init(self, *args, **kwargs)
+
+    @functools.wraps(iterate)
+    def noted_iter(self: "Any") -> "Any":
+        text = changed.pop(self, None)
+        if text is not None:
+            own.applied(text)
+        return iterate(self)
+
+    loader.__init__, loader.__iter__ = more_init, noted_iter
