@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -25,7 +26,7 @@ def scratch(within: str | Path | None = None) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_tree(directory)
 
 
 def spill_directory() -> Path:
@@ -49,4 +50,24 @@ def sweep_scratch(parent: Path) -> None:
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
             if entry.name.startswith(_PREFIX) and has_ended(entry.name):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(Path(entry.path))
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory as far as possible, also what a program or the kernel made unreadable."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if not directory.is_dir():
+        return
+    _open_up(directory)
+    # Directories come before what is in them, so that this can be listed.
+    for folder, names, _ in os.walk(directory):
+        for name in names:
+            _open_up(Path(folder, name))
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _open_up(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        mode = directory.lstat().st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            directory.chmod(stat.S_IRWXU)
