@@ -1,4 +1,4 @@
-"""Tables created from manifests and run records: their columns, and their rows."""
+"""Tables created from manifests and records of runs and trials: their columns, and their rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from perfpipe.database import ColumnSpec
 from perfpipe.manifest import Manifest
 from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS
+from perfpipe.trialrecord import TRIAL_COLUMNS
 
-#: Tables created from manifests and run records: name -> (column, type, meaning).
+#: Tables created from manifests and records of runs and trials: name -> (column, type, meaning).
 CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
     "reports": (
         ("report_id", "VARCHAR", "report"),
@@ -59,6 +60,7 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
     ),
     "runs": RUN_COLUMNS,
     "run_tasks": TASK_COLUMNS,
+    "trials": TRIAL_COLUMNS,
     "launch_work": (
         ("report_id", "VARCHAR", "report"),
         (
@@ -87,6 +89,8 @@ CATALOGUE_DOCS = {
     "reports": "Ingested reports, one row per report.",
     "runs": "Runs that perfpipe executed or replayed, one row per run.",
     "run_tasks": "Configurations within each run, one row per configuration.",
+    "trials": "What 'perfpipe try' measured: one row per lever of each trial, and one for the "
+    "levers that help together.",
     "launch_work": "FLOPs and bytes per kernel launch, as declared with 'perfpipe work'.",
     "collection_gaps": "Data missing from each report, and why. Missing values are NULL, never 0.",
 }

@@ -291,7 +291,9 @@ class TaskResult:
         default=None, metadata=column("DOUBLE", "wall time spent ingesting the reports, s")
     )
     files: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(
+        default=(), metadata=column("VARCHAR[]", "words of the program's command line")
+    )
     variant: tuple[str, ...] = field(
         default=(),
         metadata=column(

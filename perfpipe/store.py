@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from perfpipe import trialrecord
 from perfpipe.errors import OtherVersion, StoreError, os_error_sentence
 from perfpipe.files import printable, replacing
 from perfpipe.manifest import Manifest
@@ -24,6 +25,7 @@ from perfpipe.paths import is_plain
 from perfpipe.runrecord import RunRecord
 from perfpipe.segments import Segment, check_size, segment_manifests
 from perfpipe.setaside import SetAside
+from perfpipe.trialrecord import Trial
 
 #: Environment variable that names the store.
 STORE_VARIABLE = "PERFPIPE_STORE"
@@ -51,6 +53,7 @@ class Store:
         self.reports_dir = self.root / "reports"
         self.runs_dir = self.root / "runs"
         self.batches_dir = self.root / "batches"
+        self.trials_dir = trialrecord.directory(self.root)
         self.segments_dir = self.root / "segments"
         self.removed_dir = self.root / "removed"
         self._aside = SetAside(self._written_at)
@@ -68,7 +71,7 @@ class Store:
                 f"{shown}: this path is not UTF-8, so DuckDB cannot read it; choose another store "
                 f"with --store or ${STORE_VARIABLE}"
             )
-        parts = (store.reports_dir, store.runs_dir, store.batches_dir)
+        parts = (store.reports_dir, store.runs_dir, store.batches_dir, store.trials_dir)
         if must_exist and not any(part.is_dir() for part in parts):
             raise StoreError(
                 f"{store.root}: no store; create one with 'perfpipe ingest FILE...' "
@@ -305,6 +308,29 @@ class Store:
         with storing(directory):
             record.write(directory / "run.json")
         return directory
+
+    def trials(self) -> list[Trial]:
+        """Return the trials, oldest first; damaged ones are skipped with a warning."""
+        found = []
+        for path in trialrecord.files(self.root):
+            try:
+                found.append(trialrecord.read_file(path))
+            except StoreError as error:
+                self.warn(f"trial {path.stem} is skipped: {error}")
+        return trialrecord.in_order(found)
+
+    def has_trial(self, trial_id: str) -> bool:
+        """Return whether there is a trial of this id, damaged or not."""
+        return is_plain(trial_id) and self._trial_path(trial_id).exists()
+
+    def remove_trial(self, trial_id: str) -> None:
+        """Remove a trial."""
+        path = self._trial_path(trial_id)
+        with storing(path):
+            path.unlink()
+
+    def _trial_path(self, trial_id: str) -> Path:
+        return self.trials_dir / f"{trial_id}.json"
 
     @contextlib.contextmanager
     def new_report(self, report_id: str) -> Iterator[Path]:

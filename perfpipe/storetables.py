@@ -21,6 +21,7 @@ from perfpipe.paths import pattern_of
 from perfpipe.runrecord import RunRecord, run_row, task_row
 from perfpipe.segments import CATALOGUE as SEGMENT_CATALOGUE
 from perfpipe.snapshot import Files, Snapshot
+from perfpipe.trialrecord import trial_rows
 from perfpipe.work import stated_work
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class StoreTables:
             "reports": self._make_reports,
             "runs": self._make_runs,
             "run_tasks": self._make_run_tasks,
+            "trials": self._make_trials,
             "launch_work": self._make_launch_work,
             "collection_gaps": self._make_collection_gaps,
         }
@@ -180,6 +182,10 @@ class StoreTables:
     def _make_run_tasks(self) -> None:
         rows = [task_row(run, task) for run in self._runs for task in run.tasks]
         create_table(self._con, "run_tasks", CATALOGUE["run_tasks"], rows)
+
+    def _make_trials(self) -> None:
+        rows = [row for trial in self._snapshot.store.trials() for row in trial_rows(trial)]
+        create_table(self._con, "trials", CATALOGUE["trials"], rows)
 
     def _make_launch_work(self) -> None:
         stated = stated_work(self._snapshot.store)

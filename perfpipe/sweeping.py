@@ -17,6 +17,9 @@ from perfpipe.store import TRASH, WRITING, Store
 #: Name prefix of a claim: a process works on the run or batch of this directory.
 CLAIM = "claim"
 
+#: Directories of small files.
+_FILES = ("inputs", "baselines", "calibrations", "trials")
+
 
 def sweep(store: Store) -> list[Path]:
     """Remove leftovers whose owners have ended, and end their runs; return the removed paths.
@@ -25,7 +28,8 @@ def sweep(store: Store) -> list[Path]:
     be written.
     """
     removed = []
-    for parent in (store.reports_dir, store.segments_dir, store.batches_dir, store.root / "inputs"):
+    parents = [store.reports_dir, store.segments_dir, store.batches_dir]
+    for parent in (*parents, *(store.root / name for name in _FILES)):
         removed += [path for path in _ended(parent, WRITING, TRASH) if _remove(path)]
     for parent in (store.runs_dir, store.batches_dir):
         for directory in _directories(parent):

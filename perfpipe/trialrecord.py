@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from perfpipe.database import ColumnSpec
 from perfpipe.decoding import decode
 from perfpipe.errors import StoreError
 from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
-from perfpipe.secrets import hide_words
+from perfpipe.paths import is_plain
+from perfpipe.secrets import hidden, hide_words
 
 #: Comparisons of results that let a lever be part of a stack.
 EQUAL_RESULTS = ("identical", "within_scatter", "within_tolerance")
@@ -33,7 +36,7 @@ class LeverTrial:
     """What one lever did in a program.
 
     `verdict` is gain, no gain, slower, inconclusive, not applied, failed, hung, different work or
-    left out, and `why` explains it.  `applied` says what it was applied to.  `bound_pct` is the
+    skipped, and `why` explains it.  `applied` says what it was applied to.  `bound_pct` is the
     gain that the finding promised at most, in % of `bound_of`; None without a bound.  `results` is
     identical, within_scatter, within_tolerance, differ or unknown.  `start_up_s` is the time that
     it takes once, such as compilation, and `pays_after` the number of units after which it pays.
@@ -60,6 +63,16 @@ class LeverTrial:
     risks: str = ""
     manual: str = ""
 
+    def __post_init__(self) -> None:
+        _hide(self, "why", "applied", "results_why", "manual")
+
+    @property
+    def exceeds_bound(self) -> bool | None:
+        """Whether even the low end of the gain is above the bound; None without one of them."""
+        if self.bound_pct is None or self.gained.low_pct is None:
+            return None
+        return self.gained.low_pct > self.bound_pct
+
 
 @dataclass(frozen=True)
 class StackTrial:
@@ -74,6 +87,9 @@ class StackTrial:
     memory_bytes: int | None = None
     launches: int = 0
     manual: str = ""
+
+    def __post_init__(self) -> None:
+        _hide(self, "results_why", "manual")
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", hide_words(self.words))
+        _hide(self, "program", "notes")
 
     @property
     def decided(self) -> bool:
@@ -116,9 +133,20 @@ class Trial:
         return not tried or any(own.verdict != "inconclusive" for own in tried)
 
 
+def _hide(record: object, *names: str) -> None:
+    """Hide the secrets in texts from users or programs."""
+    for name in names:
+        object.__setattr__(record, name, hidden(getattr(record, name)))
+
+
 def directory(root: Path) -> Path:
     """Return the directory of the trials of a store."""
     return root / "trials"
+
+
+def files(root: Path) -> list[Path]:
+    """Return the files of all trials."""
+    return sorted(directory(root).glob("[!.]*.json"))
 
 
 def write(root: Path, trial: Trial) -> Path:
@@ -136,10 +164,213 @@ def read_file(path: Path) -> Trial:
         found: Trial = decode(Trial, content)
     except ValueError as error:
         raise StoreError(f"{path}: not a complete trial ({error})") from error
+    if not is_plain(found.trial_id) or found.trial_id != path.stem:
+        raise StoreError(f"{path}: the record belongs to a different trial, {found.trial_id}")
     return found
 
 
 def read_all(root: Path) -> list[Trial]:
     """Return the trials of a store, oldest first; raises StoreError if one is damaged."""
-    found = [read_file(path) for path in sorted(directory(root).glob("[!.]*.json"))]
-    return sorted(found, key=lambda trial: (trial.at, trial.trial_id))
+    return in_order(map(read_file, files(root)))
+
+
+def in_order(trials: Iterable[Trial]) -> list[Trial]:
+    """Return trials, oldest first."""
+    return sorted(trials, key=lambda trial: (trial.at, trial.trial_id))
+
+
+class _Row(NamedTuple):
+    """What a row of `trials` is about: a lever, or the stack in the same form."""
+
+    trial: Trial
+    kind: str
+    own: LeverTrial
+
+
+#: Columns of `trials`: name, SQL type, meaning, and how to read the value.
+_COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
+    ("trial_id", "VARCHAR", "trial", lambda row: row.trial.trial_id),
+    ("program", "VARCHAR", "name of the program or workload", lambda row: row.trial.program),
+    (
+        "run_id",
+        "VARCHAR",
+        "run whose findings the trial followed; NULL without a run",
+        lambda row: row.trial.run_id,
+    ),
+    ("gpu", "VARCHAR", "model of the GPU; NULL if unknown", lambda row: row.trial.gpu),
+    ("tried_at", "VARCHAR", "end of the trial, UTC", lambda row: row.trial.at),
+    (
+        "unit",
+        "VARCHAR",
+        "what was timed: step, token, call, iteration or launch",
+        lambda row: row.trial.unit,
+    ),
+    (
+        "plain_ms",
+        "DOUBLE",
+        "time of one unit of the unchanged program, ms",
+        lambda row: row.trial.plain_ms,
+    ),
+    (
+        "lever",
+        "VARCHAR",
+        "name of the lever; of a stack, the names of its levers",
+        lambda row: row.own.name,
+    ),
+    (
+        "kind",
+        "VARCHAR",
+        "lever, or stack: the levers that help together, measured on fresh launches",
+        lambda row: row.kind,
+    ),
+    (
+        "technique",
+        "VARCHAR",
+        "key of the technique that the lever carries out, as in recommendations; NULL if no "
+        "finding recommends it",
+        lambda row: row.own.technique,
+    ),
+    (
+        "finding",
+        "VARCHAR",
+        "finding that recommends the technique: bound or subject, as in recommendations",
+        lambda row: row.own.finding,
+    ),
+    (
+        "bound_pct",
+        "DOUBLE",
+        "upper bound on the gain that the finding stated, % of bound_of; NULL without a bound",
+        lambda row: row.own.bound_pct,
+    ),
+    (
+        "gain_pct",
+        "DOUBLE",
+        "time saved, % of plain_ms; negative if slower; NULL if nothing was measured",
+        lambda row: row.own.gained.gain_pct,
+    ),
+    ("low_pct", "DOUBLE", "low end of the gain's interval, %", lambda row: row.own.gained.low_pct),
+    (
+        "high_pct",
+        "DOUBLE",
+        "high end of the gain's interval, %",
+        lambda row: row.own.gained.high_pct,
+    ),
+    (
+        "verdict",
+        "VARCHAR",
+        "gain, no gain, slower, inconclusive, not applied, failed, hung, different work or "
+        "skipped (not launched)",
+        lambda row: row.own.verdict,
+    ),
+    (
+        "results",
+        "VARCHAR",
+        "results of the program compared with those of the unchanged program: identical, "
+        "within_scatter, within_tolerance, differ or unknown",
+        lambda row: row.own.results,
+    ),
+    (
+        "start_up_s",
+        "DOUBLE",
+        "time that the lever takes once, such as compilation, s",
+        lambda row: row.own.start_up_s,
+    ),
+    (
+        "memory_bytes",
+        "BIGINT",
+        "peak of the GPU memory that PyTorch allocated, bytes",
+        lambda row: row.own.memory_bytes,
+    ),
+    ("launches", "BIGINT", "number of launches with the lever", lambda row: row.own.launches),
+    (
+        "exceeds_bound",
+        "BOOLEAN",
+        "whether low_pct is above bound_pct, which is a fault of the bound; NULL without a bound "
+        "or a measurement",
+        lambda row: row.own.exceeds_bound,
+    ),
+    ("title", "VARCHAR", "what the lever does", lambda row: row.own.title),
+    ("why", "VARCHAR", "reason for the verdict", lambda row: row.own.why),
+    ("results_why", "VARCHAR", "what differs in the results", lambda row: row.own.results_why),
+    (
+        "bound_of",
+        "VARCHAR",
+        "the whole of which bound_pct is a share",
+        lambda row: row.own.bound_of,
+    ),
+    (
+        "applied",
+        "VARCHAR[]",
+        "what the lever was applied to",
+        lambda row: list(row.own.applied),
+    ),
+    (
+        "pays_after",
+        "DOUBLE",
+        "number of units after which the lever has saved start_up_s; NULL if it never does",
+        lambda row: row.own.pays_after,
+    ),
+    ("manual", "VARCHAR", "the change to make by hand", lambda row: row.own.manual),
+    (
+        "plain_launches",
+        "BIGINT",
+        "number of launches of the unchanged program",
+        lambda row: row.trial.plain_launches,
+    ),
+    (
+        "plain_memory_bytes",
+        "BIGINT",
+        "peak of the GPU memory that PyTorch allocated in the unchanged program, bytes",
+        lambda row: row.trial.plain_memory_bytes,
+    ),
+    (
+        "aa_gain_pct",
+        "DOUBLE",
+        "difference between launches of the unchanged program (A/A), %",
+        lambda row: row.trial.aa.gain_pct,
+    ),
+    ("aa_low_pct", "DOUBLE", "low end of its interval, %", lambda row: row.trial.aa.low_pct),
+    ("aa_high_pct", "DOUBLE", "high end of its interval, %", lambda row: row.trial.aa.high_pct),
+    (
+        "aa_results",
+        "VARCHAR",
+        "results of launches of the unchanged program compared with each other, as in results",
+        lambda row: row.trial.aa_results,
+    ),
+    (
+        "command",
+        "VARCHAR[]",
+        "words of the program's command line",
+        lambda row: list(row.trial.words),
+    ),
+    (
+        "reports",
+        "VARCHAR[]",
+        "ids of the reports whose findings the trial followed",
+        lambda row: list(row.trial.reports),
+    ),
+)
+
+TRIAL_COLUMNS: tuple[ColumnSpec, ...] = tuple(spec[:3] for spec in _COLUMNS)
+
+
+def trial_rows(trial: Trial) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `trials`: one for each lever, and one for the stack."""
+    about = [_Row(trial, "lever", own) for own in trial.levers]
+    about += [_Row(trial, "stack", _as_lever(trial.stack))] if trial.stack else []
+    for row in about:
+        yield tuple(value(row) for *_, value in _COLUMNS)
+
+
+def _as_lever(stack: StackTrial) -> LeverTrial:
+    return LeverTrial(
+        name=" + ".join(stack.levers),
+        title="the levers that help together",
+        verdict=stack.verdict,
+        gained=stack.gained,
+        results=stack.results,
+        results_why=stack.results_why,
+        memory_bytes=stack.memory_bytes,
+        launches=stack.launches,
+        manual=stack.manual,
+    )

@@ -14,6 +14,7 @@ from perfpipe.batchrecord import TaskSummary
 from perfpipe.database import in_list, quote
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
+from perfpipe.trialrecord import Trial
 from perfpipe.units import words
 
 if TYPE_CHECKING:
@@ -132,3 +133,6 @@ class OneTask(Store):
 
     def runs(self) -> list[RunRecord]:
         return [self._run] if self._run is not None else []
+
+    def trials(self) -> list[Trial]:
+        return []

@@ -11,6 +11,9 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 from perfpipe.units import counted, format_bytes
 from perfpipe.visible import visible_line
 
+#: What is listed of a trial.
+_OF_TRIAL = ("trial_id", "program", "at", "gpu", "run_id", "launches")
+
 
 @click.group("store")
 def store_command() -> None:
@@ -21,27 +24,33 @@ def store_command() -> None:
 @json_option()
 @store_option
 def ls_command(as_json: bool, store_path: str | None) -> None:
-    """List the reports: id, kind, rows, size, name, warnings."""
-    manifests = resolve_store(store_path, must_exist=True).manifests()
+    """List the reports (id, kind, rows, size, name, warnings) and the trials of 'perfpipe try'."""
+    store = resolve_store(store_path, must_exist=True)
+    manifests, trials = store.manifests(), store.trials()
     if as_json:
-        click.echo(json_document(reports=[asdict(m) for m in manifests]))
+        found = [{key: vars(trial)[key] for key in _OF_TRIAL} for trial in trials]
+        click.echo(json_document(reports=[asdict(m) for m in manifests], trials=found))
         return
     for m in manifests:
         size = format_bytes(sum(table.bytes for table in m.tables.values()))
         doubts = f"  {counted(len(m.warnings), 'warning')}" if m.warnings else ""
         name = visible_line(m.source_name)
         click.echo(f"{m.report_id}  {m.kind:4}  {m.rows:>11,} rows  {size:>9}  {name}{doubts}")
+    for trial in trials:
+        tried = counted(sum(own.launches > 0 for own in trial.levers), "lever")
+        click.echo(f"{trial.trial_id}  trial  {tried}  {visible_line(trial.program)}")
 
 
 @store_command.command("rm")
-@click.argument("report_ids", nargs=-1, required=True, metavar="REPORT...")
+@click.argument("names", nargs=-1, required=True, metavar="REPORT|TRIAL...")
 @store_option
-def rm_command(report_ids: tuple[str, ...], store_path: str | None) -> None:
-    """Remove reports from the store; input files are not touched."""
+def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
+    """Remove reports and trials from the store; input files are not touched."""
     store = resolve_store(store_path, must_exist=True)
-    for report_id in report_ids:
-        store.remove(report_id)
-        click.echo(f"removed {report_id}")
+    for name in names:
+        remove = store.remove_trial if store.has_trial(name) else store.remove
+        remove(name)
+        click.echo(f"removed {name}")
 
 
 @store_command.command("compact")
@@ -108,7 +117,7 @@ def gc_command(older_than: float, store_path: str | None) -> None:
 @json_option()
 @store_option
 def verify_command(as_json: bool, store_path: str | None) -> None:
-    """Check every report and run: files, sizes, checksums, rows, columns, versions.
+    """Check every report, run and trial: files, sizes, checksums, rows, columns, versions.
 
     Exits with code 2 if anything is damaged.
     """

@@ -190,7 +190,7 @@ def after(trial: Trial) -> Iterator[str]:
     if stack is not None and stack.verdict == "gain" and stack.manual:
         yield "The change to make:"
         yield from (f"  {line}" for line in stack.manual.splitlines())
-    skipped = [own for own in trial.levers if own.verdict == "left out"]
+    skipped = [own for own in trial.levers if not own.launches]
     for why in dict.fromkeys(own.why for own in skipped):
         names = ", ".join(own.name for own in skipped if own.why == why)
         yield f"Not tried ({why}): {names}"
