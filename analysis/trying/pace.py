@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perfpipe.analysis.observed import warm_up
 from perfpipe.analysis.reported import Calls, reported
@@ -35,9 +35,10 @@ class Pace:
 
     `unit` is step, token, call, iteration (the program printed its times) or launch (nothing else
     is known).  `times_ns` are the ends of units, `calls` the calls of the model since the previous
-    one, `compiling_ns` the spans in which torch.compile compiled, on the same clock.  `count` is
-    the number of units, `started_ns` when the launch began.  `ended` says that all units are
-    known, `cut` that perfpipe ended the launch.
+    one, `compiling_ns` the spans in which torch.compile compiled, on the same clock.  `gpu_ms` are
+    the times of the units between CUDA events, if they are known of all units.  `count` is the
+    number of units, `started_ns` when the launch began.  `ended` says that all units are known,
+    `cut` that perfpipe ended the launch.
     """
 
     unit: str
@@ -51,6 +52,7 @@ class Pace:
     started_ns: int | None = None
     ended: bool = True
     cut: bool = False
+    gpu_ms: tuple[float, ...] = ()
 
     @property
     def units(self) -> int:
@@ -64,9 +66,11 @@ class Pace:
             return [1e3 * self.wall_s]
         if self.unit == ITERATION:
             return [*self.printed_ms]
-        compiling = _compiling_until(self.times_ns, self.compiling_ns)
-        working = [time - own for time, own in zip(self.times_ns, compiling, strict=True)]
-        return [(after - before) / 1e6 for before, after in pairwise(working)]
+        until = _compiling_until(self.times_ns, self.compiling_ns)
+        compiling = [(after - before) / 1e6 for before, after in pairwise(until)]
+        units = self.gpu_ms or [(b - a) / 1e6 for a, b in pairwise(self.times_ns)]
+        # The GPU idles while the host compiles.
+        return [max(0.0, unit - own) for unit, own in zip(units, compiling, strict=True)]
 
 
 class Window(NamedTuple):
@@ -203,6 +207,7 @@ def pays_after(start_up_s: float, gain_ms: float) -> int | None:
 
 def _observed(calls: Calls, folder: Path, wall_s: float, started_ns: int | None, cut: bool) -> Pace:
     """Return the pace of a process."""
+    levers = _levers(folder, calls.pid)
     if started_ns is None and calls.ended:
         # The last report is written when the process ends.
         started_ns = calls.written_ns - round(wall_s * 1e9)
@@ -210,7 +215,7 @@ def _observed(calls: Calls, folder: Path, wall_s: float, started_ns: int | None,
         calls.unit,
         tuple(calls.times_ns),
         tuple(calls.between),
-        _compiled(folder, calls.pid),
+        _compiled(levers),
         wall_s,
         (),
         calls.gpu,
@@ -218,16 +223,35 @@ def _observed(calls: Calls, folder: Path, wall_s: float, started_ns: int | None,
         started_ns,
         calls.ended and not cut,
         cut,
+        _on_gpu(levers, len(calls.times_ns) - 1) if calls.unit == "step" else (),
     )
 
 
-def _compiled(folder: Path, pid: int) -> Spans:
-    """Return when a process compiled, as its report of levers has it."""
+def _levers(folder: Path, pid: int) -> dict[str, Any]:
+    """Return what a process reported about levers; empty if it did not."""
     try:
-        spans = json.loads((folder / f"levers.{pid}.json").read_bytes())["compiling_ns"]
+        report = json.loads((folder / f"levers.{pid}.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _compiled(levers: Mapping[str, Any]) -> Spans:
+    """Return when a process compiled."""
+    try:
+        spans = levers["compiling_ns"]
         return tuple((int(start), int(end)) for start, end in spans if start < end)
-    except (OSError, ValueError, ArithmeticError, LookupError, TypeError):
+    except (ValueError, ArithmeticError, LookupError, TypeError):
         return ()
+
+
+def _on_gpu(levers: Mapping[str, Any], units: int) -> tuple[float, ...]:
+    """Return the times of all units on the GPU, ms; empty if any is unknown."""
+    try:
+        times = tuple(float(ms) for ms in levers.get("gpu_steps_ms") or ())
+    except (ValueError, TypeError):
+        return ()
+    return times if len(times) == units and all(0 < ms < math.inf for ms in times) else ()
 
 
 def _own_ms(pace: Pace) -> float:
@@ -260,7 +284,8 @@ def _compiling_until(times_ns: Sequence[int], spans: Iterable[tuple[int, int]]) 
 def _least_units(paces: Sequence[Pace]) -> int:
     """Return the least number of steady units whose mean is the time of a launch."""
     limits = thresholds()
-    gpu = any(pace.gpu for pace in paces)
+    # The host may run ahead, if only its times are known.
+    gpu = any(pace.gpu and not pace.gpu_ms for pace in paces)
     return int(limits["trial.least_gpu_units" if gpu else "trial.least_units"])
 
 
@@ -269,7 +294,7 @@ def _steady(pace: Pace, first: int, last: int) -> bool:
 
     It does where the host filled the queue of the GPU and waits for the first time at its end.
     """
-    if not pace.gpu or pace.unit == ITERATION:
+    if not pace.gpu or pace.gpu_ms or pace.unit == ITERATION:
         return True
     units = pace.units_ms()[first:last]
     third = max(1, len(units) // 3)

@@ -10,6 +10,7 @@ was refused and why, what failed.  A lever that fails leaves the program as it i
 sitecustomize.py for the contract of this file, and levers/tf32.py for a lever.
 """
 
+import array
 import functools
 import json
 import os
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 after: "Callable[[str, Callable[[Any], Any]], None]" = globals()["after"]
 load: "Callable[[str], dict[str, Any]]" = globals()["load"]
 
-#: Number of compilations whose times are kept.
-MOST_SPANS = 4096
+#: Number of compilations and of steps whose times are kept.
+MOST_SPANS, MOST_STEPS = 4096, 1 << 14
+
+#: Libraries that levers may need.
+SEEN = ("transformers", "jax")
 
 _clock = time.perf_counter_ns
 
@@ -39,6 +43,43 @@ def _layer(
 ) -> "Any":
     """Make a call through a function of a lever."""
     return own.call(function, call, module, args, kwargs)
+
+
+class _GpuSteps:
+    """When the GPU ended the work of each step: the host runs ahead, so its own times are not enough.
+
+    An event is recorded on the current stream after each step, and read when the GPU has passed it,
+    so nothing waits.  `ms` are the times from one event to the next; the first is from the first.
+    """
+
+    def __init__(self, torch: "Any") -> None:
+        self._cuda = torch.cuda
+        self._free: "list[Any]" = []
+        self._waiting: "list[Any]" = []
+        self._last: "Any" = None
+        self.ms = array.array("d")
+        self.failed = False
+
+    def stepped(self) -> None:
+        """Record an event, and read those that the GPU has passed."""
+        if self.failed or len(self.ms) >= MOST_STEPS or not self._cuda.is_initialized():
+            return
+        if self._cuda.is_current_stream_capturing():
+            self.failed = True  # the steps run in a graph
+            return
+        event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
+        event.record()
+        self._waiting.append(event)
+        self.read()
+
+    def read(self) -> None:
+        """Read the events that the GPU has passed."""
+        while self._waiting and self._waiting[0].query():
+            event = self._waiting.pop(0)
+            if self._last is not None:
+                self.ms.append(self._last.elapsed_time(event))
+                self._free.append(self._last)
+            self._last = event
 
 
 class _Trial:
@@ -57,6 +98,7 @@ class _Trial:
         self.steps = self.tokens = self.stopped_ns = 0
         self.trains = False
         self.memory: "dict[str, int] | None" = None
+        self.gpu_steps: "_GpuSteps | None" = None
 
     def install(self, torch: "Any") -> None:
         """Let the levers register what they do."""
@@ -112,6 +154,8 @@ class _Trial:
     def stepped(self, optimizer: "Any", begun: bool) -> None:
         """Run what is to run after a call of an optimizer."""
         self.steps += begun
+        if begun:
+            _quietly(self._time_on_gpu, optimizer)
         if recording:
             _quietly(recording["after_step"], optimizer, self.steps)
         if begun:
@@ -119,6 +163,12 @@ class _Trial:
                 for function in own.steps:
                     own.safely(function, self.steps)
             self.end_after(self.steps)
+
+    def _time_on_gpu(self, optimizer: "Any") -> None:
+        """Record when the GPU ends a step."""
+        if self.gpu_steps is None:
+            self.gpu_steps = _GpuSteps(self.torch)
+        self.gpu_steps.stepped()
 
     def generated(self) -> None:
         """Count a token."""
@@ -147,6 +197,10 @@ class _Trial:
         if recording:
             _quietly(recording["write"], ended)
         process = observe["_process"]
+        if ended:
+            _quietly(self._synchronize)
+        if self.gpu_steps is not None:
+            _quietly(self.gpu_steps.read)
         content = {
             "pid": process.pid,
             "parent": os.getppid(),
@@ -159,9 +213,15 @@ class _Trial:
             "levers": [own.report() for own in self.levers],
             "memory": self._memory(),
             "compiling_ns": [[start, end or now] for start, end in self.compiling],
-            "fp32_gemm": None,
+            "gpu_steps_ms": self._gpu_steps_ms(),
+            "seen": [name for name in SEEN if name in sys.modules],
         }
         process.save("levers", content)
+
+    def _gpu_steps_ms(self) -> "list[float] | None":
+        """Return the times of steps on the GPU; None if they are not all known."""
+        own = self.gpu_steps
+        return None if own is None or own.failed or not own.ms else own.ms.tolist()
 
     def _memory(self) -> "dict[str, int] | None":
         """Return the peaks of the GPU with the largest; the program may reset them meanwhile."""
