@@ -31,6 +31,10 @@ class Gained:
     high_pct: float | None = None
 
 
+#: Nothing was measured.
+NOT_MEASURED = Gained()
+
+
 @dataclass(frozen=True)
 class LeverTrial:
     """What one lever did in a program.
@@ -46,7 +50,7 @@ class LeverTrial:
     name: str
     title: str
     verdict: str
-    gained: Gained = Gained()
+    gained: Gained = NOT_MEASURED
     why: str = ""
     technique: str | None = None
     finding: str | None = None
@@ -76,7 +80,10 @@ class LeverTrial:
 
 @dataclass(frozen=True)
 class StackTrial:
-    """The levers that help together, measured on fresh launches."""
+    """The levers that help together, measured on fresh launches.
+
+    `ms` is the time of a unit with the stack, `plain_ms` without it in the same rounds.
+    """
 
     levers: tuple[str, ...]
     verdict: str
@@ -84,6 +91,7 @@ class StackTrial:
     results: str
     results_why: str = ""
     ms: float | None = None
+    plain_ms: float | None = None
     memory_bytes: int | None = None
     launches: int = 0
     manual: str = ""

@@ -19,6 +19,7 @@ from perfpipe.visible import visible_line
 #: Commands and their one-line help, in the order of the help page.
 COMMANDS = {
     "run": "Run a program under nsys and ncu, ingest the results, and report.",
+    "try": "Try the advice on a program: measure the gain, and compare the results.",
     "batch": "Run many configurations on a Slurm cluster.",
     "ingest": "Read report files into the store.",
     "report": "Write a report on a run or on ingested profiler reports.",
@@ -99,8 +100,8 @@ def cli() -> None:
     Results go to stdout; progress and messages go to stderr.
 
     Exit codes: 0 success; 1 a task failed; 2 usage error, configuration error or unreadable input;
-    3 regressed, and 4 not comparable or inconclusive (only perfpipe check and ab); 5 a required
-    tool is missing; 128 + N ended by signal N (130 after Ctrl-C, 143 after SIGTERM).
+    3 regressed, and 4 not comparable or inconclusive (only perfpipe check, ab and try); 5 a
+    required tool is missing; 128 + N ended by signal N (130 after Ctrl-C, 143 after SIGTERM).
     """
 
 

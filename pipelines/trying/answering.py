@@ -103,15 +103,15 @@ def saved(gained: Gained) -> str:
         return ""
     text = f"{-gained.gain_pct:+.1f} %"
     if gained.low_pct is not None and gained.high_pct is not None:
-        text += f" ({-gained.low_pct:+.1f} to {-gained.high_pct:+.1f})"
+        text += f" ({-gained.low_pct:+.1f} to {-gained.high_pct:+.1f} %)"
     return text
 
 
 def headline(trial: Trial) -> str:
     """Return what a trial gained, as one sentence."""
     stack = trial.stack
-    if stack is not None and stack.verdict == "gain" and trial.plain_ms and stack.ms:
-        times = f"{format_ns(1e6 * trial.plain_ms)} -> {format_ns(1e6 * stack.ms)} a {trial.unit}"
+    if stack is not None and stack.verdict == "gain" and stack.plain_ms and stack.ms:
+        times = f"{format_ns(1e6 * stack.plain_ms)} -> {format_ns(1e6 * stack.ms)} a {trial.unit}"
         return (
             f"{' + '.join(stack.levers)}: {saved(stack.gained)} ({times}), results "
             f"{RESULTS[stack.results]}"

@@ -1,0 +1,246 @@
+"""perfpipe try."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfpipe.errors import Inconclusive, InputError
+from perfpipe.pipelines.console import say
+from perfpipe.pipelines.options import (
+    WithProgram,
+    filter_option,
+    resolve_store,
+    settings_of,
+    store_option,
+)
+
+#: Seconds of a unit of time.
+_UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
+
+
+class _Budget(click.ParamType[float]):
+    """A time such as 15m, 90s or 1h; a plain number is in seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the time in seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r} is not a time such as 15m, 90s or 1h", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+class _TryCommand(WithProgram):
+    """Takes a workload file, a run, or a program after `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        program = ctx.params["program"] = ctx.meta["program"]
+        if (program is None) == (ctx.params["subject"] is None):
+            raise click.UsageError("give a workload file, a run, or a program after --", ctx)
+        return rest
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "[OPTIONS] WORKLOAD.yaml|RUN")
+        formatter.write_usage(ctx.command_path, "[OPTIONS] -- PROGRAM [ARGUMENT]...", "       ")
+
+
+@click.command("try", cls=_TryCommand)
+@click.argument("subject", required=False)
+@click.option(
+    "--budget",
+    type=_Budget(),
+    default="15m",
+    show_default=True,
+    metavar="TIME",
+    help="Time for all launches after the timeline, such as 15m; levers beyond it are listed.",
+)
+@click.option(
+    "--levers",
+    metavar="NAME[,NAME]",
+    help="Try these levers, whatever the findings are; NAME* stands for all variants.",
+)
+@click.option(
+    "--most", type=click.IntRange(1), metavar="N", help="Try at most this number of levers."
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Most rounds; each launches every lever once (default: what the budget allows, at most "
+    "5).",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(20),
+    metavar="N",
+    help="End each launch after this number of optimizer steps, tokens or calls of the model.",
+)
+@click.option(
+    "--duration",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End each launch after this time.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Override a parameter of the workload, or its timeout.",
+)
+@filter_option
+@click.option(
+    "--env", multiple=True, metavar="NAME=VALUE", help="Variable for the program after --."
+)
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Working directory of the program after --.",
+)
+@click.option(
+    "--protect",
+    type=click.Choice(["auto", "overlay", "copy", "in-place"]),
+    default="auto",
+    show_default=True,
+    help="Where launches run.  overlay: writes are discarded; copy: a copy of the directory for "
+    "each launch; auto: overlay where the kernel allows it, else copy.",
+)
+@click.option("--in-place", is_flag=True, help="Same as --protect in-place.")
+@click.option(
+    "--no-diagnosis", is_flag=True, help="Do not record a timeline; try the levers that are free."
+)
+@click.option("--fresh", is_flag=True, help="Record a new timeline even if there is one.")
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Let levers into the stack that change the results, or whose results are unknown.",
+)
+@click.option("--seed", type=int, help="Seed of the random order of launches.")
+@click.option(
+    "--sensitivity",
+    is_flag=True,
+    help="Slow one resource at a time instead, and show which of them the step depends on.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["never", "inconclusive"]),
+    default="never",
+    show_default=True,
+    help="With 'inconclusive', exit with 4 if nothing was decided.",
+)
+@click.option("--list", "as_list", is_flag=True, is_eager=True, callback=lambda ctx, _, value: _show_levers(ctx, value),
+              expose_value=False, help="List the levers.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the trial as JSON.")
+@store_option
+@click.pass_context
+def try_command(ctx: click.Context, /, **given: Any) -> None:
+    """Try the advice on the program itself: measure the gain, and compare the results.
+
+    perfpipe launches the unmodified program with and without each lever (TF32, torch.compile,
+    loader workers, ...), in random order, without a profiler.  It then combines the levers that
+    help, and measures the combination on fresh launches: that figure is the answer, with the
+    change to make by hand.
+
+    \b
+    perfpipe try -- python train.py --lr 3e-4
+    perfpipe try --steps 200 --budget 10m -- python train.py
+    perfpipe try --levers tf32,compile*,workers -- python train.py
+    perfpipe try workloads/gemm.yaml --set size=4096
+    perfpipe try --sensitivity -- python train.py
+
+    No file of yours is changed: every launch runs in an overlay or a copy of the working directory,
+    and logging services are set to offline.  Files that the program writes elsewhere are listed.
+    A lever that crashes, hangs or runs out of memory ends alone.  Results are the losses, outputs
+    of the model, gradients, printed numbers and written files; they are compared with the scatter
+    of the plain program.
+
+    Exit codes: 0 answered, 1 the program fails without any change, 4 nothing was decided (with
+    --fail-on inconclusive).
+    """
+    from perfpipe.pipelines.options import json_document
+    from perfpipe.pipelines.signals import launching
+    from perfpipe.pipelines.trying import answering
+    from perfpipe.pipelines.trying.session import Wishes, try_levers
+    from perfpipe.pipelines.trying.subject import subject_of
+
+    store = resolve_store(given["store_path"])
+    settings = settings_of(given["settings"])
+    if given["duration"] is not None:
+        settings["duration"] = [given["duration"]]
+    subject = subject_of(
+        given["subject"],
+        given["program"],
+        store,
+        settings=settings,
+        filters=given["filters"],
+        env=given["env"],
+        cwd=given["cwd"],
+    )
+    names = tuple(name for name in (given["levers"] or "").split(",") if name)
+    if given["levers"] is not None and not names:
+        raise InputError("--levers: expected names, separated by commas")
+    wishes = Wishes(
+        budget_s=given["budget"],
+        names=names,
+        most=given["most"],
+        rounds=given["rounds"],
+        steps=given["steps"],
+        protection="in-place" if given["in_place"] else given["protect"],
+        seed=given["seed"],
+        accept=given["accept"],
+        diagnose=not given["no_diagnosis"],
+        fresh=given["fresh"],
+    )
+    with launching():
+        trial = try_levers(subject, store, wishes, say, say)
+    if given["as_json"]:
+        data = answering.as_data(trial)
+        data.pop("schema_version")
+        click.echo(json_document(**data))
+    else:
+        _show(trial)
+    if given["fail_on"] == "inconclusive" and not trial.decided:
+        raise Inconclusive("nothing was decided within the budget")
+
+
+def _show(trial: Any) -> None:
+    """Print the answer with its table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from perfpipe.pipelines.gate.outputs import filled
+    from perfpipe.pipelines.trying import answering
+
+    for line in answering.lines(trial):
+        click.echo(line)
+    found = [*answering.rows(trial)]
+    if found:
+        titles, cells = filled(answering.TITLES, found)
+        table = Table(box=None, pad_edge=False)
+        for title in titles:
+            table.add_column(title, overflow="fold")
+        for row in cells:
+            table.add_row(*row)
+        Console().print(table)
+    for line in answering.after(trial):
+        click.echo(line)
+
+
+def _show_levers(ctx: click.Context, wanted: bool) -> None:
+    """Print the levers, and exit, if wanted."""
+    from perfpipe.pipelines.trying.levers import levers
+
+    if not wanted:
+        return
+    for lever in levers().values():
+        click.echo(f"{lever.name:<28} {lever.title}")
+    ctx.exit()

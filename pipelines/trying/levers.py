@@ -1,0 +1,152 @@
+"""The levers: changes that perfpipe makes to a program, each from a file of its own.
+
+A lever that acts in the program's Python is a file in perfpipe/injected/levers.  The workload's own
+levers are settings of the workload file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perfpipe.cores import cores
+from perfpipe.errors import InputError, did_you_mean
+from perfpipe.pipelines.collectors.observing import INJECTED
+from perfpipe.pipelines.workload import Params
+
+#: The files of levers.
+FOLDER = INJECTED / "levers"
+
+#: What is applied when: levers of the program's own environment come first.
+_FIRST = 0
+
+
+def _no_manual(options: Mapping[str, Any], applied: Sequence[Mapping[str, Any]]) -> str:
+    """Return nothing."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A change that can be tried.
+
+    `base` is the name of its file; a variant is named BASE:VALUE.  `answers` are the techniques of
+    findings that it carries out.  `free` levers are tried without a finding.  `needs` is torch,
+    transformers, jax or any.  `expect` is what the results should be: identical, scatter or
+    tolerance, the latter with a relative error `tolerance` at the first step.  `verify` are options
+    for one more launch, which is not timed and shows whether results are right.  `env` are
+    variables for the launch; `arguments`, `patch` and `build` are those of a workload's own lever.
+    """
+
+    base: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    answers: tuple[str, ...] = ()
+    free: bool = False
+    needs: str = "any"
+    expect: str = "identical"
+    tolerance: float | None = None
+    difficulty: str = "low"
+    risks: str = ""
+    order: int = _FIRST
+    compiles: bool = False
+    file: Path | None = None
+    verify: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    arguments: Params = field(default_factory=dict)
+    patch: Path | None = None
+    build: str | None = None
+    by_hand: Callable[..., str] = _no_manual
+    default: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name: that of the file, and the value of the variant unless it is the default."""
+        if self.default or not self.options:
+            return self.base
+        return f"{self.base}:{'-'.join(str(value) for value in self.options.values())}"
+
+    @property
+    def injected(self) -> bool:
+        """Whether it acts in the program's Python."""
+        return self.file is not None
+
+    def entry(self, *, verify: bool = False) -> dict[str, Any]:
+        """Return its entry in the plan of a launch."""
+        options = {**self.options, **(self.verify if verify else {})}
+        return {"name": self.name, "file": str(self.file), "options": options}
+
+    def manual(self, applied: Sequence[Mapping[str, Any]]) -> str:
+        """Return the change to make by hand, given what it was applied to."""
+        return self.by_hand(dict(self.options), [*applied])
+
+
+@cache
+def levers() -> dict[str, Lever]:
+    """Return the levers by name, with all their variants, in the order of application."""
+    found = [lever for path in sorted(FOLDER.glob("*.py")) for lever in _of_file(path)]
+    return {lever.name: lever for lever in sorted(found, key=lambda own: (own.order, own.base))}
+
+
+def named(names: Sequence[str], own: Mapping[str, Lever]) -> list[Lever]:
+    """Return levers by name, those of the workload included; raises InputError if unknown.
+
+    The name of a file with variants stands for all of them if it ends with a star.
+    """
+    known = {**levers(), **own}
+    found: dict[str, Lever] = {}
+    for name in names:
+        matching = [key for key in known if key.split(":")[0] + "*" == name] or [name]
+        for key in matching:
+            if key not in known:
+                raise InputError(
+                    f"no lever {key}{did_you_mean(key, known)} (known: {', '.join(known)})"
+                )
+            found[key] = known[key]
+    return [*found.values()]
+
+
+def exclusive(one: Lever, other: Lever) -> bool:
+    """Return whether two levers cannot be applied together: variants, or both compile."""
+    return one.base == other.base or (one.compiles and other.compiles)
+
+
+def _of_file(path: Path) -> list[Lever]:
+    names: dict[str, Any] = {"__name__": f"perfpipe_lever_{path.stem}"}
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)  # noqa: S102
+    made = []
+    for number, options in enumerate(names.get("VARIANTS") or ({},)):
+        env = dict(names.get("ENV") or {})
+        if "env" in names:
+            env |= names["env"](dict(options), cores(), 1)
+        made.append(
+            Lever(
+                base=path.stem,
+                options=options,
+                title=names["TITLE"],
+                answers=tuple(names["ANSWERS"]),
+                free=names["FREE"],
+                needs=names["NEEDS"],
+                expect=names["EXPECT"],
+                tolerance=names.get("TOLERANCE"),
+                difficulty=names["DIFFICULTY"],
+                risks=names["RISKS"],
+                order=names.get("ORDER", _FIRST),
+                compiles=path.stem.startswith("compile"),
+                file=path if "install" in names else None,
+                verify=names.get("VERIFY") or {},
+                env={name: str(value) for name, value in env.items()},
+                by_hand=names.get("manual", _no_manual),
+                default=number == 0,
+            )
+        )
+    return made
+
+
+def plain_path(known: str | None) -> str:
+    """Return PYTHONPATH for a launch with injected files; `known` is the value without them."""
+    return os.pathsep.join([str(INJECTED), *([known] if known else [])])

@@ -1,0 +1,410 @@
+"""One trial: the plain program against itself, each lever against plain, then the stack."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfpipe.analysis.trying.pace import pays_after, reached_ms, start_up_s
+from perfpipe.analysis.trying.results import Compared, compare
+from perfpipe.analysis.trying.verdict import (
+    ALPHA,
+    GAIN,
+    INCONCLUSIVE,
+    Judged,
+    Schedule,
+    aa,
+    adds,
+    confirmed,
+    drop_once,
+    judged,
+    least_gain_pct,
+    order,
+    scatter_of,
+)
+from perfpipe.pipelines.trying.bench import COMPILES_S, PLAIN, Bench, Sides, sides
+from perfpipe.pipelines.trying.choosing import Candidate, within_budget
+from perfpipe.pipelines.trying.launching import Arm, Launched
+from perfpipe.pipelines.trying.levers import exclusive
+from perfpipe.trialrecord import EQUAL_RESULTS, NOT_MEASURED, Gained, LeverTrial, StackTrial
+from perfpipe.units import counted
+
+#: Plain launches one after another, which show the scatter of times and results.
+FIRST = 2
+
+#: Rounds of levers: most, usual, and fewest in which anything can be decided.
+MOST_ROUNDS, USUAL_ROUNDS, FEWEST_ROUNDS = 5, 3, 2
+
+#: Rounds that choose between two stacks, and rounds that confirm the best.
+CHOOSING, CONFIRMING = 2, 3
+
+
+@dataclass
+class Trying:
+    """A trial in progress: its bench, the seed of its order, and what has been decided so far.
+
+    With `accept`, levers that change the results may be part of the stack.  `first` are the plain
+    launches before the rounds, including one that may have filled caches, whose time does not
+    count.
+    """
+
+    bench: Bench
+    seed: int = 0
+    accept: bool = False
+    rounds: int | None = None
+    first: list[Launched] = field(default_factory=list)
+    levers: list[LeverTrial] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def measure_plain(self, warm: Launched) -> None:
+        """Launch the plain program a few times; raises TaskFailed if it fails."""
+        self.first = [warm, *(self.bench.launch(PLAIN) for _ in range(FIRST))]
+
+    @property
+    def plain_results(self) -> list[Launched]:
+        """All plain launches whose results count."""
+        return [*self.first[:1], *self.bench.plain]
+
+    @property
+    def plain_ms(self) -> float | None:
+        """Mean time of a unit of the plain program, ms."""
+        times = sides(self.bench.plain, self.bench.plain).before
+        return statistics.fmean(times) if times else None
+
+    def aa(self) -> Gained:
+        """Compare the time of the plain program with itself."""
+        times = sides(self.bench.plain, self.bench.plain).before
+        return Gained(*aa(times)) if len(times) > FIRST else NOT_MEASURED
+
+    def aa_results(self) -> Compared:
+        """Compare the results of the last plain launch with those before it."""
+        *before, last = [launched.results for launched in self.plain_results]
+        return compare(before, [last], None)
+
+    def choose(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
+        """Leave out the candidates that the budget does not allow."""
+        plain_s, rounds = self.bench.plain_s, self.rounds or FEWEST_ROUNDS
+        costs = {
+            own.lever.name: rounds * plain_s + COMPILES_S * own.lever.compiles for own in found
+        }
+        left = self.bench.left_s - self._reserve_s - rounds * plain_s
+        return within_budget(found, costs, left, most)
+
+    @property
+    def _reserve_s(self) -> float:
+        """Time that is kept for the launches that confirm the stack, s."""
+        return 2 * FEWEST_ROUNDS * self.bench.plain_s
+
+    def planned_rounds(self, chosen: Sequence[Candidate]) -> int:
+        """Return the number of rounds that the budget allows."""
+        if self.rounds:
+            return self.rounds
+        compiling = COMPILES_S * sum(own.lever.compiles for own in chosen)
+        each = self.bench.plain_s * (len(chosen) + 1)
+        fitting = int((self.bench.left_s - 2 * self._reserve_s - compiling) / max(each, 1e-9))
+        return max(FEWEST_ROUNDS, min(MOST_ROUNDS, fitting))
+
+    def measure_levers(self, chosen: Sequence[Candidate], rounds: int) -> None:
+        """Launch each lever and the plain program in turns, until each lever is decided."""
+        own_of = {own.lever.name: own for own in chosen}
+        active = {own.lever.name: Arm(own.lever.name, (own.lever,)) for own in chosen}
+        schedule = Schedule(levers=len(active), rounds=rounds)
+        done, last = 0, rounds
+        while active and done < last:
+            arms = [PLAIN, *active.values()]
+            for arm in self._turns(done, arms):
+                launched = self.bench.launch(arm)
+                if arm != PLAIN and (why := _useless(launched)) is not None:
+                    del active[arm.name]
+                    self.levers.append(_row(own_of[arm.name], launched, *why, launches=1))
+            done += 1
+            if FEWEST_ROUNDS <= done < rounds and not self.bench.fits(arms, 1, self._reserve_s):
+                # The budget does not depend on the times, so the last look may spend what is left.
+                self.notes.append(f"the budget ended the rounds after {done} of {rounds}")
+                schedule, last = Schedule(levers=schedule.levers, rounds=done), done
+            level = schedule.level(done, sum(own.verdict == GAIN for own in self.levers))
+            for name, arm in [*active.items()]:
+                found = self._judged(arm, level)
+                if found is None or done == last or found.verdict != INCONCLUSIVE:
+                    del active[name]
+                    self.levers.append(self._measured(own_of[name], arm, found))
+
+    def _turns(self, number: int, arms: Sequence[Arm]) -> list[Arm]:
+        """Return arms in the random order of a round."""
+        by_name = {arm.name: arm for arm in arms}
+        return [by_name[name] for name in order(number, [*by_name], self.seed)]
+
+    def _judged(self, arm: Arm, level: float | None) -> Judged | None:
+        """Return the gain of an arm; None if it cannot be compared with plain.
+
+        Without a level, it is too early for a verdict.
+        """
+        rounds = self.bench.plain[FIRST:]
+        found = sides(rounds, self.bench.done[arm.name])
+        if not found.before or not found.after:
+            return None
+        first = [ms for own in self.first[1:] if (ms := found.window.ms(own.pace)) is not None]
+        others = [
+            found.window.ms(own.pace)
+            for name, launches in self.bench.done.items()
+            if name not in (PLAIN.name, arm.name)
+            for own in launches
+        ]
+        arms = [found.before, found.after]
+        if all(ms is not None for ms in others):
+            arms += [
+                sides(rounds, launches).after
+                for name, launches in self.bench.done.items()
+                if name not in (PLAIN.name, arm.name)
+            ]
+        result = judged(
+            found.before,
+            found.after,
+            alpha=level or ALPHA / 2,
+            limit_pct=least_gain_pct(first),
+            scatter=scatter_of(first, arms),
+        )
+        return result if level is not None else result._replace(verdict=INCONCLUSIVE)
+
+    def _measured(self, own: Candidate, arm: Arm, found: Judged | None) -> LeverTrial:
+        """Return the row of a lever that was launched as often as needed."""
+        launched = self.bench.done[arm.name]
+        both = sides(self.bench.plain, launched)
+        if found is None:
+            why = both.window.different_work or both.window.note or "its time is unknown"
+            return _row(own, launched[-1], "different work", why, launches=len(launched))
+        results = self.results(arm)
+        start_up, pays = self._start_up(both, launched)
+        return _row(
+            own,
+            launched[-1],
+            found.verdict,
+            both.window.note,
+            gained=Gained(found.gain_pct, found.low_pct, found.high_pct),
+            results=results,
+            start_up_s=start_up,
+            pays_after=pays,
+            launches=len(launched),
+        )
+
+    def _start_up(
+        self, both: Sides, launched: Sequence[Launched]
+    ) -> tuple[float | None, float | None]:
+        """Return the time that a lever takes once, s, and the units after which it pays."""
+        first = both.window.first
+        plain = [ms for own in self.bench.plain if (ms := reached_ms(own.pace, first)) is not None]
+        if not plain or reached_ms(launched[0].pace, first) is None:
+            return None, None
+        # The first launch has no cache of compiled code yet.
+        taken = start_up_s(launched[0].pace, first, statistics.median(plain))
+        saved = statistics.fmean(both.before) - statistics.fmean(both.after)
+        return taken, pays_after(taken, saved)
+
+    def results(self, arm: Arm) -> Compared:
+        """Compare the results of an arm with those of the plain program.
+
+        If they differ, a lever may need a launch with other options to tell why, such as the same
+        random numbers in compiled code.
+        """
+        plain = [launched.results for launched in self.plain_results]
+        own = [launched.results for launched in self.bench.done[arm.name]]
+        found = compare(plain, own, arm.tolerance)
+        verified = any(lever.verify for lever in arm.levers)
+        if found.kind in EQUAL_RESULTS or not verified or not self.bench.fits([arm]):
+            return found
+        again = self.bench.launch(arm, counts=False, verify=True)
+        if again.failure is not None:
+            return found
+        verified_as = compare(plain, [again.results], arm.tolerance)
+        return verified_as if verified_as.kind in EQUAL_RESULTS else found
+
+    def helpful(self, chosen: Sequence[Candidate]) -> list[Candidate]:
+        """Return the levers that help and keep the results, the one that gains most first."""
+        own_of = {own.lever.name: own for own in chosen}
+        rows = [
+            own
+            for own in self.levers
+            if own.verdict == GAIN and (self.accept or own.results in EQUAL_RESULTS)
+        ]
+        rows.sort(key=lambda own: -(own.gained.gain_pct or 0.0))
+        return [own_of[own.name] for own in rows]
+
+    def best_stack(self, helpful: Sequence[Candidate]) -> Arm | None:
+        """Return the levers that help together: added one by one, then dropped one by one."""
+        chosen = list(helpful[:1])
+        for own in helpful[1:]:
+            if any(exclusive(own.lever, other.lever) for other in chosen):
+                continue
+            times = self._in_turns([_stacked(chosen), _stacked([*chosen, own])])
+            if times is not None and adds(times[0], times[1], self._limit_pct):
+                chosen.append(own)
+        if len(chosen) > 2:
+            chosen = self._dropped(chosen)
+        return _stacked(chosen) if chosen else None
+
+    def _dropped(self, chosen: list[Candidate]) -> list[Candidate]:
+        """Return a stack without the lever that it needs least, if it does not need the lever."""
+        # The last one was just added to the others.
+        parts = {
+            own.lever.name: _stacked([other for other in chosen if other is not own])
+            for own in chosen[:-1]
+        }
+        times = self._in_turns([_stacked(chosen), *parts.values()])
+        if times is None:
+            return chosen
+        stack, *rest = times
+        name = drop_once(stack, dict(zip(parts, rest, strict=True)), self._limit_pct)
+        return [own for own in chosen if own.lever.name != name]
+
+    @property
+    def _limit_pct(self) -> float:
+        """The least gain that counts, %."""
+        return least_gain_pct(sides(self.first[1:], self.first[1:]).before)
+
+    def _in_turns(self, arms: Sequence[Arm]) -> list[list[float]] | None:
+        """Return the times of a unit in a few rounds of stacks; None if one is of no use."""
+        if not self.bench.fits(arms, CHOOSING, self._reserve_s):
+            self.notes.append(f"{arms[-1].name} was not tried: the budget is used up")
+            return None
+        launches: dict[str, list[Launched]] = {arm.name: [] for arm in arms}
+        for number in range(CHOOSING):
+            for arm in self._turns(number, arms):
+                launched = self.bench.launch(arm)
+                if _useless(launched) is not None:
+                    self.notes.append(f"{arm.name}: {(_useless(launched) or ('', ''))[1]}")
+                    return None
+                launches[arm.name].append(launched)
+        if not self.accept and self.results(arms[-1]).kind not in EQUAL_RESULTS:
+            self.notes.append(f"{arms[-1].name} changes the results")
+            return None
+        first, *others = launches.values()
+        both = [sides(first, other) for other in others]
+        return [both[0].before, *(own.after for own in both)] if both[0].before else None
+
+    def confirm(self, arm: Arm, rows: Mapping[str, LeverTrial]) -> StackTrial:
+        """Measure the best stack on fresh launches, in turns with the plain program."""
+        fresh: dict[str, list[Launched]] = {PLAIN.name: [], arm.name: []}
+        for number in range(CONFIRMING):
+            if number >= FEWEST_ROUNDS and not self.bench.fits([PLAIN, arm]):
+                break
+            for own in self._turns(MOST_ROUNDS + number, [PLAIN, arm]):
+                launched = self.bench.launch(own)
+                if launched.failure is not None:
+                    return _unconfirmed(arm, launched.why)
+                fresh[own.name].append(launched)
+        both = sides(fresh[PLAIN.name], fresh[arm.name])
+        if not both.before or not both.after:
+            return _unconfirmed(arm, both.window.different_work or both.window.note)
+        first = [ms for own in self.first[1:] if (ms := both.window.ms(own.pace)) is not None]
+        found = confirmed(
+            both.before,
+            both.after,
+            limit_pct=least_gain_pct(first),
+            scatter=scatter_of(first, (both.before, both.after)),
+        )
+        results = self.results(arm)
+        return StackTrial(
+            levers=tuple(lever.name for lever in arm.levers),
+            verdict=found.verdict,
+            gained=Gained(found.gain_pct, found.low_pct, found.high_pct),
+            results=results.kind,
+            results_why=results.why,
+            ms=statistics.fmean(both.after),
+            plain_ms=statistics.fmean(both.before),
+            memory_bytes=fresh[arm.name][-1].memory_bytes,
+            launches=len(fresh[arm.name]),
+            manual="\n".join(text for own in arm.levers if (text := rows[own.name].manual)),
+        )
+
+
+def _stacked(chosen: Sequence[Candidate]) -> Arm:
+    """Return the arm of some levers, which are applied in their order."""
+    levers = sorted((own.lever for own in chosen), key=lambda lever: lever.order)
+    return Arm("+".join(own.lever.name for own in chosen), tuple(levers))
+
+
+def _unconfirmed(arm: Arm, why: str) -> StackTrial:
+    names = tuple(lever.name for lever in arm.levers)
+    return StackTrial(names, "failed", NOT_MEASURED, "unknown", why)
+
+
+def _useless(launched: Launched) -> tuple[str, str] | None:
+    """Return the verdict and the reason if a launch of a lever shows that it is of no use."""
+    if launched.failure == "hung":
+        return "hung", launched.why
+    if launched.failure is not None:
+        return "failed", launched.why
+    for effect in launched.effects.values():
+        if effect.failed and not effect.applied:
+            return "failed", "; ".join(effect.failed)
+        if not effect.applied:
+            return "not applied", "; ".join(effect.refused) or effect.why or _NOTHING
+        if effect.effective is False:
+            return "not applied", effect.why or "it had no effect"
+    return None
+
+
+_NOTHING = "the program has nothing that it applies to"
+
+
+def _row(
+    own: Candidate,
+    launched: Launched | None,
+    verdict: str,
+    why: str = "",
+    *,
+    gained: Gained = NOT_MEASURED,
+    results: Compared | None = None,
+    start_up_s: float | None = None,
+    pays_after: float | None = None,
+    launches: int = 0,
+) -> LeverTrial:
+    """Return the row of a lever."""
+    lever, advice = own.lever, own.advice
+    effect = launched.effects.get(lever.name) if launched else None
+    applied = [{"where": text, "count": count} for text, count in effect.applied] if effect else []
+    return LeverTrial(
+        name=lever.name,
+        title=lever.title,
+        verdict=verdict,
+        gained=gained,
+        why=why,
+        technique=advice.technique if advice else None,
+        finding=advice.finding if advice else None,
+        bound_pct=advice.bound_pct if advice else None,
+        bound_of=advice.of if advice else None,
+        applied=effect.where if effect else (),
+        results=results.kind if results else "unknown",
+        results_why=results.why if results else "",
+        start_up_s=start_up_s,
+        pays_after=pays_after,
+        memory_bytes=launched.memory_bytes if launched else None,
+        launches=launches,
+        difficulty=lever.difficulty,
+        risks=lever.risks,
+        manual=lever.manual(applied),
+    )
+
+
+def left_out(own: Candidate) -> LeverTrial:
+    """Return the row of a lever that is not tried."""
+    return _row(own, None, "left out", own.left_out or "")
+
+
+def announced(bench: Bench, chosen: Sequence[Candidate], rounds: int) -> str:
+    """Return how often the program will be launched, and for how long, before it is."""
+    compiling = sum(own.lever.compiles for own in chosen)
+    launches = rounds * (1 + len(chosen)) + 2 * CONFIRMING
+    seconds = launches * bench.plain_s + 2 * COMPILES_S * compiling
+    return (
+        f"{counted(len(chosen), 'lever')}, {counted(rounds, 'round')} at most: up to "
+        f"{counted(launches, 'launch')} of about {bench.plain_s:.3g} s, and more for stacks; "
+        f"about {seconds / 60:.1f} min"
+    )
+
+
+def seeded(seed: int | None) -> int:
+    """Return the seed of the order of launches."""
+    return random.SystemRandom().randrange(1 << 31) if seed is None else seed

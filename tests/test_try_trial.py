@@ -1,0 +1,219 @@
+"""A trial, on launches with known times: what is measured, stacked, confirmed and refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from perfpipe.analysis.trying.pace import Pace
+from perfpipe.analysis.trying.results import LOSS, Results
+from perfpipe.errors import TaskFailed
+from perfpipe.pipelines.trying.bench import PLAIN, Bench
+from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
+from perfpipe.pipelines.trying.launching import Arm, Effect, Launched
+from perfpipe.pipelines.trying.levers import Lever
+from perfpipe.pipelines.trying.trial import Trying
+from perfpipe.trialrecord import LeverTrial
+
+#: Time of a unit of the plain program, ms, and units of a launch.
+PLAIN_MS, UNITS = 10.0, 60
+
+
+def results(scale: float = 1.0, steps: int = UNITS) -> Results:
+    """Return results whose losses fall from step to step."""
+    losses = {step: (scale * 2.0 / step,) for step in range(1, steps + 1)}
+    return Results(
+        {(LOSS, ""): losses},
+        {"": {"backward": steps, "steps": steps, "calls": steps, "tokens": 0}},
+        frozenset({"fp32"}),
+        exit_code=0,
+    )
+
+
+def pace(ms: float, units: int = UNITS) -> Pace:
+    """Return a launch of equal units."""
+    times = tuple(round(number * ms * 1e6) for number in range(units + 1))
+    return Pace("step", times, (1,) * (units + 1), (), 1.0, (), True, units)
+
+
+@dataclass
+class Behaviour:
+    """What a lever does: its factor on the time, its results, how its launch ends."""
+
+    factor: float = 1.0
+    results: Results = field(default_factory=results)
+    failure: str | None = None
+    effect: Effect = Effect((("model", 1),), effective=True)
+    units: int = UNITS
+
+
+class Simulated:
+    """Launches with known behaviour, and scatter of 0.5 %."""
+
+    def __init__(self, behaviours: Mapping[str, Behaviour], seed: int = 0) -> None:
+        self.behaviours, self.count = behaviours, 0
+        self.names: list[str] = []
+        self._random = random.Random(seed)
+
+    def launch(self, arm: Arm, **_: Any) -> Launched:
+        """Return a launch of an arm whose levers multiply their factors."""
+        self.count += 1
+        self.names.append(arm.name)
+        own = [self.behaviours[lever.name] for lever in arm.levers]
+        ms = PLAIN_MS * self._random.gauss(1, 0.005)
+        for one in own:
+            ms *= one.factor
+        failure = next((one.failure for one in own if one.failure), None)
+        found = next((one.results for one in own if one.results != results()), results())
+        units = min([one.units for one in own], default=UNITS)
+        effects = {lever.name: self.behaviours[lever.name].effect for lever in arm.levers}
+        why = "it crashed" if failure else ""
+        return Launched(arm, 1.0, pace(ms, units), found, failure, why, effects)
+
+
+def _candidates(names: Sequence[str], **settings: Any) -> list[Candidate]:
+    return [Candidate(Lever(name, title=name, needs="any", **settings)) for name in names]
+
+
+Run = Callable[..., tuple[Trying, Simulated]]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Return a function that tries levers with some behaviours."""
+
+    def tried(
+        behaviours: Mapping[str, Behaviour], budget_s: float = 1e6, **settings: Any
+    ) -> tuple[Trying, Simulated]:
+        launches = Simulated(behaviours)
+        bench = Bench(launches, budget_s, lambda _: None)  # type: ignore[arg-type]
+        trying = Trying(bench, **settings)
+        trying.measure_plain(bench.launch(PLAIN, counts=False))
+        chosen = _candidates([*behaviours])
+        trying.measure_levers(chosen, trying.planned_rounds(chosen))
+        return trying, launches
+
+    return tried
+
+
+def _rows(trying: Trying) -> dict[str, LeverTrial]:
+    return {row.name: row for row in trying.levers}
+
+
+def _stack(trying: Trying, names: Sequence[str]) -> Any:
+    best = trying.best_stack(trying.helpful(_candidates(names)))
+    return None if best is None else trying.confirm(best, _rows(trying))
+
+
+def test_a_gain_is_measured_and_confirmed_on_fresh_launches(run: Run) -> None:
+    trying, launches = run({"half": Behaviour(0.5), "nothing": Behaviour()})
+    rows = _rows(trying)
+    assert rows["half"].verdict == "gain"
+    assert rows["half"].gained.gain_pct == pytest.approx(50, abs=1.5)
+    assert rows["half"].results == "identical"
+    assert rows["nothing"].verdict in ("no gain", "inconclusive")
+    before = launches.count
+    stack = _stack(trying, ["half", "nothing"])
+    assert stack.levers == ("half",)
+    assert stack.verdict == "gain"
+    assert stack.gained.low_pct < 50 < stack.gained.high_pct
+    assert launches.names[before:].count("plain") == 3
+    assert launches.names[before:].count("half") == 3
+
+
+def test_levers_that_help_together_are_stacked(run: Run) -> None:
+    trying, _ = run({"a": Behaviour(0.7), "b": Behaviour(0.8), "c": Behaviour(1.3)})
+    assert _rows(trying)["c"].verdict == "slower"
+    stack = _stack(trying, ["a", "b", "c"])
+    assert stack.levers == ("a", "b")
+    assert stack.gained.gain_pct == pytest.approx(44, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "verdict", "why"),
+    [
+        (Behaviour(failure="crash"), "failed", "it crashed"),
+        (Behaviour(failure="hung"), "hung", "it crashed"),
+        (Behaviour(0.5, effect=Effect(refused=("no GPU",))), "not applied", "no GPU"),
+        (
+            Behaviour(0.5, effect=Effect((("x", 1),), effective=False, why="nothing compiled")),
+            "not applied",
+            "nothing compiled",
+        ),
+        (Behaviour(0.5, effect=Effect(failed=("ValueError: no",))), "failed", "ValueError: no"),
+        (Behaviour(0.5, units=30), "different work", "30 to 60 steps"),
+    ],
+)
+def test_a_lever_that_cannot_be_measured_ends_alone(
+    run: Run, behaviour: Behaviour, verdict: str, why: str
+) -> None:
+    trying, _ = run({"bad": behaviour, "good": Behaviour(0.5)})
+    rows = _rows(trying)
+    assert rows["bad"].verdict == verdict
+    assert why in rows["bad"].why
+    assert rows["bad"].gained.gain_pct is None
+    assert rows["good"].verdict == "gain"
+
+
+def test_a_lever_that_changes_the_results_is_not_stacked(run: Run) -> None:
+    trying, _ = run({"wrong": Behaviour(0.5, results(3.0)), "right": Behaviour(0.9)})
+    rows = _rows(trying)
+    assert rows["wrong"].verdict == "gain"
+    assert rows["wrong"].results == "differ"
+    assert _stack(trying, ["wrong", "right"]).levers == ("right",)
+
+
+def test_a_lever_that_changes_the_results_can_be_accepted(run: Run) -> None:
+    trying, _ = run({"wrong": Behaviour(0.5, results(3.0))}, accept=True)
+    assert _stack(trying, ["wrong"]).levers == ("wrong",)
+
+
+def test_a_lever_that_loses_the_losses_is_not_passed(run: Run) -> None:
+    lost = Results(counts={"": {"backward": 0, "steps": UNITS, "calls": UNITS, "tokens": 0}})
+    trying, _ = run({"lost": Behaviour(0.5, lost)})
+    assert _rows(trying)["lost"].results in ("differ", "unknown")
+    assert _stack(trying, ["lost"]) is None
+
+
+def test_without_a_gain_there_is_no_stack(run: Run) -> None:
+    trying, _ = run({name: Behaviour() for name in "abcd"})
+    assert _stack(trying, "abcd") is None
+
+
+def test_the_plain_program_must_run() -> None:
+    class Crashing(Simulated):
+        def launch(self, arm: Arm, **_: Any) -> Launched:
+            return Launched(arm, 1.0, pace(PLAIN_MS), results(), "crash", "ValueError: no")
+
+    bench = Bench(Crashing({}), 100, lambda _: None)  # type: ignore[arg-type]
+    with pytest.raises(TaskFailed, match="fails without any change: ValueError: no"):
+        bench.launch(PLAIN)
+
+
+def test_the_budget_limits_levers_and_rounds(run: Run) -> None:
+    trying, launches = run({"half": Behaviour(0.5)}, budget_s=0.0)
+    assert _rows(trying)["half"].verdict == "gain"
+    assert launches.names.count("half") == 2
+    chosen = trying.choose(_candidates("abc"), None)
+    assert [own.left_out for own in chosen] == [None, *["the budget does not allow it"] * 2]
+
+
+def test_levers_without_a_finding_are_left_out() -> None:
+    known = [
+        Lever("asked", answers=("workers",)),
+        Lever("free", free=True),
+        Lever("useless", answers=("other",)),
+        Lever("jax_only", free=True, needs="jax"),
+    ]
+    advice = {"workers": Advice("workers", "input", 60.0, "the step")}
+    found = candidates(known, advice, {"torch"})
+    assert [own.lever.name for own in found if own.left_out is None] == ["asked", "free"]
+    left = {own.lever.name: own.left_out for own in found if own.left_out}
+    assert left == {
+        "useless": "no finding calls for it",
+        "jax_only": "the program does not use JAX",
+    }
