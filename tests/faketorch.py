@@ -30,6 +30,10 @@ _FILES = {
                 yield from self.own
                 for child in self._modules.values():
                     yield from child.parameters()
+            def modules(self):
+                yield self
+                for child in self._modules.values():
+                    yield from child.modules()
             def forward(self, x):
                 for child in self._modules.values():
                     x = child(x)
@@ -87,7 +91,8 @@ _TRANSFORMERS = {
         import torch
         from transformers.generation.stopping_criteria import StoppingCriteriaList
         class GenerationMixin:
-            def generate(self, ids, new=4, **options):
+            generation_config = None
+            def generate(self, ids, generation_config=None, new=4, **kwargs):
                 criteria, most = StoppingCriteriaList(), len(ids) + new
                 while True:
                     ids = [*ids, self(1)]

@@ -64,6 +64,13 @@ def compile_in_place(torch: "Any", module: "Any", options: "dict[str, Any]") -> 
         module._compiled_call_impl = torch.compile(wrap_inline(module._call_impl), **given)
     else:
         module.compile(**given)
+    compiled, tracing = module._compiled_call_impl, torch.jit.is_tracing
+
+    def called(*args: "Any", **kwargs: "Any") -> "Any":
+        # The program may export its model at the end; what is compiled cannot be traced.
+        return module._call_impl(*args, **kwargs) if tracing() else compiled(*args, **kwargs)
+
+    module._compiled_call_impl = called
 
 
 def install(own: "Any") -> None:
@@ -108,7 +115,7 @@ def effect(own: "Any", mode: str) -> "dict[str, int]":
     if own.places and counters:
         frames, compiled = counters["frames"], counters["frames_compiled"]
         skips = counters["cudagraph_skips"]
-        if not compiled:
+        if not compiled and not counters["graphs"]:
             own.effective(False, "nothing was compiled")
         elif mode == "reduce-overhead" and skips:
             own.effective(False, "%d graphs could not be captured as CUDA graphs" % skips)

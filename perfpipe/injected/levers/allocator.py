@@ -1,0 +1,34 @@
+"""Lets PyTorch's allocator grow its segments, so that it frees and allocates less."""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TITLE = "expandable segments of PyTorch's allocator"
+ANSWERS = ("fewer_allocations", "allocate_once")
+FREE = False
+NEEDS = "torch"
+EXPECT, TOLERANCE = "identical", None
+DIFFICULTY = "low"
+RISKS = "Memory that is shared between processes (CUDA IPC) may not be supported."
+VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
+ENV: "dict[str, str]" = {}
+ORDER = 5
+VERIFY: "dict[str, Any]" = {}
+
+
+def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
+    """Return the variables of a launch; none if the user chose."""
+    newer, older = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+    name = newer if os.environ.get(newer) else older
+    known = os.environ.get(name, "")
+    if "expandable_segments" in known or "backend:" in known:
+        return {}
+    return {name: ",".join([*([known] if known else []), "expandable_segments:True"])}
+
+
+def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
+    """Return the change to make by hand."""
+    return "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"

@@ -1,0 +1,27 @@
+"""Sets the number of queues between host and GPU, which streams share."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TITLE = "hardware queues of streams"
+ANSWERS = ("earlier_dependencies", "overlap_communication", "overlapped_copies")
+FREE = False
+NEEDS = "any"
+EXPECT, TOLERANCE = "scatter", None
+DIFFICULTY = "low"
+RISKS = "Frameworks that order kernels by a single queue (tensor parallelism) need 1."
+VARIANTS = ({"connections": 32}, {"connections": 1})
+ENV: "dict[str, str]" = {}
+ORDER = 5
+VERIFY: "dict[str, Any]" = {}
+
+
+def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
+    """Return the variables of a launch."""
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": str(options.get("connections", 32))}
+
+
+def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
+    """Return the change to make by hand."""
+    return "export CUDA_DEVICE_MAX_CONNECTIONS=%s" % options.get("connections", 32)

@@ -1,0 +1,32 @@
+"""Sets the number of threads that libraries use on the host."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TITLE = "threads of OpenMP, MKL and OpenBLAS"
+ANSWERS = ("host_work", "host_alone")
+FREE = False
+NEEDS = "any"
+EXPECT, TOLERANCE = "tolerance", 1e-5
+DIFFICULTY = "low"
+RISKS = "Sums on the host are added in another order."
+VARIANTS = ({"threads": 1}, {"threads": "cores"})
+ENV: "dict[str, str]" = {}
+ORDER = 5
+VERIFY: "dict[str, Any]" = {}
+
+
+def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
+    """Return the variables of a launch."""
+    threads = options.get("threads", 1)
+    count = str(max(1, cores // max(1, ranks)) if threads == "cores" else threads)
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return dict.fromkeys(names, count)
+
+
+def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
+    """Return the change to make by hand."""
+    threads = options.get("threads", 1)
+    count = "$(nproc)" if threads == "cores" else threads
+    return "export OMP_NUM_THREADS=%s" % count

@@ -1,0 +1,27 @@
+"""Loads the code of kernels at start-up, or each kernel at its first launch."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TITLE = "when CUDA loads the code of kernels"
+ANSWERS = ("preload",)
+FREE = False
+NEEDS = "any"
+EXPECT, TOLERANCE = "identical", None
+DIFFICULTY = "low"
+RISKS = "EAGER lengthens start-up and takes GPU memory for kernels that are never launched."
+VARIANTS = ({"loading": "EAGER"}, {"loading": "LAZY"})
+ENV: "dict[str, str]" = {}
+ORDER = 5
+VERIFY: "dict[str, Any]" = {}
+
+
+def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
+    """Return the variables of a launch."""
+    return {"CUDA_MODULE_LOADING": options.get("loading", "EAGER")}
+
+
+def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
+    """Return the change to make by hand."""
+    return "export CUDA_MODULE_LOADING=%s" % options.get("loading", "EAGER")
