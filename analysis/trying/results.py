@@ -1,0 +1,520 @@
+"""What launches of a program computed, and whether launches with a lever computed the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.trying.printed import Number, Printed, printed
+from perfpipe.analysis.trying.series import (
+    Curve,
+    Judged,
+    Kind,
+    Vector,
+    curve_of,
+    judged,
+    same,
+    strong,
+    worst,
+)
+from perfpipe.units import counted
+
+#: Kinds of recorded series.
+LOSS, OUTPUT, GRADIENT, PARAMETER = "loss", "output", "gradient norm", "parameter norm"
+TOKENS = "tokens"
+
+#: Thresholds of the rounding of types, by their names in PyTorch.
+_ROUNDING = {
+    "float64": "results.fp64",
+    "float32": "results.fp32",
+    "float16": "results.fp16",
+    "bfloat16": "results.bf16",
+}
+
+#: Counts, and what they count.
+_COUNTED = {
+    "backward": "backward pass",
+    "steps": "optimizer step",
+    "calls": "call",
+    "tokens": "token",
+}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one launch gave.
+
+    `series` are recorded numbers by kind and process, then by step, call or token; `types` are
+    their types.  `counts` is the work of each process.  `printed` are numbers in the output,
+    `files` the hashes of files that were written.  None is unknown.
+    """
+
+    series: Mapping[tuple[str, str], Mapping[int, Vector]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    types: frozenset[str] = frozenset()
+    complete: bool = True
+    printed: Printed = field(default_factory=Printed)
+    files: Mapping[str, str] | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Whether results are alike, why in a sentence, and the curve that was compared.
+
+    The curve has steps, with the relative difference and what A/A scatter allows.
+    """
+
+    kind: Kind
+    why: str
+    curve: tuple[tuple[int, float, float], ...] = ()
+
+
+def read(
+    folder: Path | None,
+    output: str = "",
+    files: Mapping[str, str] | None = None,
+    exit_code: int | None = None,
+) -> Results:
+    """Return the results of a launch from the folder with its reports, and from its output."""
+    reports = _reports(folder) if folder else {}
+    return Results(
+        {
+            (kind, process): values
+            for process, report in reports.items()
+            for kind, values in _series(report)
+        },
+        {process: _counts(report) for process, report in reports.items()},
+        frozenset(kind for report in reports.values() for kind in _types(report)),
+        all(report.get("complete") for report in reports.values()),
+        printed(output),
+        files,
+        exit_code,
+    )
+
+
+def _reports(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the reports of the processes that train, else of those that call the model most."""
+    found: list[tuple[tuple[bool, int, int], dict[str, Any]]] = []
+    for path in folder.glob("results.*.json"):
+        try:
+            report = json.loads(path.read_bytes())
+            rank = report["rank"]
+            order = (rank is None, int(rank or 0), int(report["pid"]))
+            [*_series(report), *_types(report), *_counts(report)]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue  # the program may overwrite what it likes
+        found.append((order, report))
+    found.sort(key=lambda one: one[0])
+    most = max((_counts(report)["calls"] for _, report in found), default=0)
+    if trains := [report for _, report in found if _counts(report)["steps"]]:
+        kept = trains
+    else:
+        kept = [report for _, report in found if 2 * _counts(report)["calls"] >= most]
+    if len(kept) == 1:
+        return {"": kept[0]}
+    return {f"rank {report['rank'] or at}": report for at, report in enumerate(kept)}
+
+
+def _counts(report: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(report["counts"].get(name, 0)) for name in _COUNTED}
+
+
+def _series(report: Mapping[str, Any]) -> Iterator[tuple[str, dict[int, Vector]]]:
+    """Yield the series of a process that are not empty."""
+    found: dict[str, dict[int, Vector]] = {
+        LOSS: {int(step): (float(value),) for step, value in report["losses"]},
+        OUTPUT: {
+            int(own["call"]): (float(own["norm"]), *map(float, own["values"]))
+            for own in report["outputs"]
+        },
+        TOKENS: {int(at): tuple(map(float, ids)) for at, ids in report.get("tokens", ())},
+    }
+    for kind, name in ((GRADIENT, "gradients"), (PARAMETER, "parameters")):
+        found[kind] = {int(own["step"]): (float(own["norm"]),) for own in report[name]}
+    yield from ((kind, values) for kind, values in found.items() if values)
+
+
+def _types(report: Mapping[str, Any]) -> Iterator[str]:
+    if report.get("losses"):
+        yield str(report.get("loss_dtype"))
+    yield from (str(own.get("dtype")) for own in report["outputs"])
+
+
+def compare(
+    plain: Sequence[Results], other: Sequence[Results], tolerance: float | None = None
+) -> Compared:
+    """Compare the results of other launches with those of plain launches.
+
+    `tolerance` is the relative error of the first results that a lever may cause; rounding of the
+    type of the results is always allowed.
+    """
+    if not plain or not other:
+        return Compared(Kind.UNKNOWN, "there are no launches to compare")
+    comparison = _Comparison(plain, other, tolerance)
+    found = [*comparison.ended(), *comparison.work()]
+    if any(one.kind == Kind.DIFFER for one in found):
+        return Compared(Kind.DIFFER, _sentence(worst(found).why))
+    numbers = [*comparison.recorded(), *comparison.told()]
+    if any(one.kind == Kind.UNKNOWN and "seed" in one.why for one in numbers):
+        numbers = [one for one in numbers if one.kind == Kind.UNKNOWN]
+    found += numbers
+    found += comparison.written(alike=all(one.kind == Kind.IDENTICAL for one in numbers))
+    if not numbers and not any(one.kind in (Kind.DIFFER, Kind.IDENTICAL) for one in found):
+        found.append(Judged(Kind.UNKNOWN, "no results were recorded or printed"))
+    return Compared(worst(found).kind, _sentence(_why(found)), comparison.points)
+
+
+def _why(found: Sequence[Judged]) -> str:
+    """Return why the worst kind was found; good results in all their parts."""
+    kind = worst(found).kind
+    own = [one.why for one in found if one.kind == kind]
+    if kind == Kind.IDENTICAL:
+        return "; ".join(own[-1:] if len(own) == 1 else [*own[1:2], "all else is equal as well"])
+    return "; ".join(own[:2] if kind in (Kind.WITHIN_SCATTER, Kind.WITHIN_TOLERANCE) else own[:1])
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+class _Comparison:
+    """Two sides of launches during a comparison."""
+
+    def __init__(
+        self, plain: Sequence[Results], other: Sequence[Results], tolerance: float | None
+    ) -> None:
+        self._plain, self._other = plain, other
+        self._limits = thresholds()
+        self._rounding = max(
+            tolerance or 0.0,
+            *(self._limits[name] for name in self._roundings() or {_ROUNDING["float32"]}),
+        )
+        self.points: tuple[tuple[int, float, float], ...] = ()
+
+    def _roundings(self) -> set[str]:
+        """Return the thresholds of the types that the results of plain launches have."""
+        return {_ROUNDING[own] for one in self._plain for own in one.types if own in _ROUNDING}
+
+    def ended(self) -> Iterator[Judged]:
+        """Yield a difference in exit codes."""
+        before, after = ({one.exit_code for one in side} for side in (self._plain, self._other))
+        if None not in before | after and not after <= before:
+            told = " and ".join(str(code) for code in sorted(after - before, key=str))
+            yield Judged(Kind.DIFFER, f"the program exits with code {told}")
+
+    def work(self) -> Iterator[Judged]:
+        """Yield unequal work.
+
+        Where plain launches differ, because they are ended after a time, the work of a step counts.
+        """
+        known = [one.counts for one in (*self._plain, *self._other) if one.counts]
+        if not known or not all(one.counts for one in self._plain):
+            return
+        if not all(one.counts for one in self._other):
+            yield Judged(Kind.UNKNOWN, "the work of the program was not recorded")
+            return
+        processes = {frozenset(one) for one in known}
+        if len(processes) > 1:
+            yield Judged(Kind.UNKNOWN, "other processes were recorded than in plain launches")
+            return
+        for process in sorted(self._plain[0].counts):
+            yield from self._work_of(process)
+
+    def _work_of(self, process: str) -> Iterator[Judged]:
+        plain, other = (
+            [one.counts[process] for one in side] for side in (self._plain, self._other)
+        )
+        whole = all(one.complete for one in (*self._plain, *self._other))
+        if whole and all(own == plain[0] for own in plain):
+            for name, what in _COUNTED.items():
+                for own in other:
+                    if own[name] != plain[0][name]:
+                        yield _other_work(counted(own[name], what), str(plain[0][name]), process)
+                        return
+            return
+        unit = "steps" if all(own["steps"] for own in plain) else "calls"
+        for name, what in _COUNTED.items():
+            per = [own[name] / max(1, own[unit]) for own in plain]
+            for own in other:
+                if not own[unit]:
+                    yield _other_work(f"0 {unit}", str(plain[0][unit]), process)
+                    return
+                # The last unit may be incomplete.
+                edge = 1.5 * max(1.0, *per) * max(1 / max(1, one[unit]) for one in (*plain, own))
+                rate = own[name] / own[unit]
+                if not min(per) - edge <= rate <= max(per) + edge:
+                    text = f"{what} {rate:.3g} times per {unit.removesuffix('s')}"
+                    yield _other_work(text, f"{per[0]:.3g}", process)
+                    return
+
+    def recorded(self) -> Iterator[Judged]:
+        """Yield what is found in each recorded series."""
+        names = [
+            name for name in self._plain[0].series if all(name in p.series for p in self._plain)
+        ]
+        order = (LOSS, TOKENS, OUTPUT, GRADIENT, PARAMETER)
+        for kind, process in sorted(names, key=lambda own: (own[1], order.index(own[0]))):
+            name = f"{kind} of {process}" if process else kind
+            sides = [
+                [one.series.get((kind, process), {}) for one in side]
+                for side in (self._plain, self._other)
+            ]
+            if lost := self._lost(name, *sides):
+                yield lost
+            else:
+                yield from self._series(kind, process, name, *sides)
+
+    def _lost(
+        self,
+        name: str,
+        plain: Sequence[Mapping[int, Vector]],
+        other: Sequence[Mapping[int, Vector]],
+    ) -> Judged | None:
+        """Return that values are missing: unknown, whatever the others say."""
+        common = set.intersection(*({*one} for one in plain))
+        whole = all(one.complete for one in (*self._plain, *self._other))
+        for one in other:
+            if common and not one:
+                return Judged(Kind.UNKNOWN, f"{name} was not recorded")
+            # Launches that are ended after a time have different numbers of steps.
+            wanted = common if whole else {step for step in common if step <= max(one)}
+            if missing := wanted - {*one}:
+                text = f"{name} was recorded {counted(len(missing), 'time')} less often"
+                return Judged(Kind.UNKNOWN, f"{text} than in plain launches")
+        return None
+
+    def _series(
+        self,
+        kind: str,
+        process: str,
+        name: str,
+        plain: Sequence[Mapping[int, Vector]],
+        other: Sequence[Mapping[int, Vector]],
+    ) -> Iterator[Judged]:
+        limits = self._limits
+        steps = sorted(set.intersection(*({*one} for one in (*plain, *other))))
+        if not steps:
+            return
+        if kind == TOKENS:
+            yield self._generated(name, steps, plain, other)
+            return
+        first = steps[0]
+        trains = any(one.counts.get(process, {}).get("steps") for one in self._plain)
+        if kind == OUTPUT:
+            # Without training, every call starts from the same weights.
+            for at in [first] if trains else steps:
+                yield self._first(
+                    f"the output of call {at}" if process == "" else f"{name} of call {at}",
+                    [one[at] for one in plain],
+                    [one[at] for one in other],
+                    limits["results.outputs_times"],
+                    limits["results.unseeded_output_share"],
+                )
+            return
+        curve = curve_of(
+            name, *([{s: v[0] for s, v in one.items()} for one in side] for side in (plain, other))
+        )
+        before, after = ([one[first] for one in side] for side in (plain, other))
+        if kind == LOSS:
+            if not self.points:
+                self.points = curve.points
+            unseeded = min(
+                limits["results.unseeded_loss_share"],
+                curve.step_change / (max(abs(curve.mean[0]), curve.step_change) or 1.0) or 1.0,
+            )
+            yield self._first(f"the first {name}", before, after, 1, unseeded, curve.step_change)
+            yield judged(curve, self._rounding, growing=True)
+        elif kind == GRADIENT:
+            times = limits["results.gradients_times"]
+            yield self._first(
+                f"the first {name}", before, after, times, limits["results.unseeded_output_share"]
+            )
+            yield from _vanished(curve)
+        else:
+            yield self._first(
+                f"the first {name}", before, after, 1, limits["results.unseeded_output_share"]
+            )
+            yield from _frozen(curve)
+            yield judged(curve, self._rounding, growing=False)
+
+    def _first(
+        self,
+        name: str,
+        plain: Sequence[Vector],
+        other: Sequence[Vector],
+        times: float,
+        unseeded: float,
+        scale: float = 0,
+    ) -> Judged:
+        return strong(name, plain, other, times * self._rounding, unseeded, scale)
+
+    def _generated(
+        self,
+        name: str,
+        steps: Sequence[int],
+        plain: Sequence[Mapping[int, Vector]],
+        other: Sequence[Mapping[int, Vector]],
+    ) -> Judged:
+        """Compare generated tokens, up to the first that differs."""
+        for at, step in enumerate(steps):
+            if not all(same(plain[0][step], one[step]) for one in plain):
+                return Judged(
+                    Kind.UNKNOWN,
+                    f"{name} differ between plain launches from token {at + 1} on: the program has "
+                    "no fixed seed, or rounding decides",
+                )
+            if not all(same(plain[0][step], one[step]) for one in other):
+                # Rounding decides between tokens that are about as likely, but not at once.
+                text = f"{name} differ from token {at + 1} of {len(steps)} on"
+                coarse = self._rounding > self._limits["results.fp32"] and at > 0
+                return Judged(Kind.WITHIN_TOLERANCE if coarse else Kind.DIFFER, text)
+        return Judged(Kind.IDENTICAL, f"all {counted(len(steps), 'token')} are equal")
+
+    def told(self) -> Iterator[Judged]:
+        """Yield what is found in the numbers that the program prints."""
+        both = [*self._plain, *self._other]
+        own = [one.printed.numbers for one in both]
+        plain, other = own[: len(self._plain)], own[len(self._plain) :]
+        recorded = any(one.series for one in self._plain)
+        learns = any(
+            any(c.get("steps") for c in one.counts.values()) for one in self._plain
+        ) or any("loss" in number.name for number in plain[0])
+        for key in plain[0]:
+            if not all(key in one for one in plain):
+                continue
+            if not key.result and (recorded or not _stable(key, plain, other)):
+                continue
+            if not all(key in one for one in other):
+                if key.result:
+                    yield Judged(Kind.UNKNOWN, f"the program does not print {key.name}")
+                continue
+            yield from self._printed(
+                key,
+                [one[key] for one in plain],
+                [one[key] for one in other],
+                learns=learns,
+                trusted=recorded,
+            )
+
+    def _printed(
+        self,
+        key: Number,
+        plain: Sequence[Vector],
+        other: Sequence[Vector],
+        *,
+        learns: bool,
+        trusted: bool,
+    ) -> Iterator[Judged]:
+        lengths = {len(one) for one in plain}
+        name = key.name
+        if len(lengths) > 1:
+            # As often as time allows: the last one counts.
+            plain, other = [one[-1:] for one in plain], [one[-1:] for one in other]
+            name = f"last {name}"
+        elif bad := [one for one in other if len(one) not in lengths]:
+            often = f"{name} printed {counted(len(bad[0]), 'time')}"
+            yield _other_work(often, str(*lengths), "")
+            return
+        curve = curve_of(
+            name, *([dict(enumerate(one, 1)) for one in side] for side in (plain, other))
+        )
+        if not self.points and len(curve.steps) > 1:
+            self.points = curve.points
+        size = max(abs(curve.mean[0]), curve.step_change) or 1.0
+        firsts = [one[0] for one in plain]
+        scatter = (max(firsts) - min(firsts)) / size
+        limit = self._limits["results.unseeded_loss_share"]
+        if not trusted and scatter > min(limit, curve.step_change / size or limit):
+            yield Judged(
+                Kind.UNKNOWN,
+                f"{name} differs by {scatter:.1%} between plain launches: the program has no fixed "
+                "seed",
+            )
+        elif learns:
+            yield judged(curve, self._rounding, growing=False)
+        else:
+            unseeded = float("inf") if trusted else limit
+            for at, step in enumerate(curve.steps):
+                where = f"{name} number {step}" if len(curve.steps) > 1 else name
+                yield self._first(
+                    where,
+                    [one[at : at + 1] for one in plain],
+                    [one[at : at + 1] for one in other],
+                    1,
+                    unseeded,
+                    curve.step_change if len(curve.steps) > 1 else 0,
+                )
+
+    def written(self, *, alike: bool) -> Iterator[Judged]:
+        """Yield differences in texts and files, which are equal in all plain launches.
+
+        Their content counts if all numbers are `alike`: it follows from the numbers.
+        """
+        texts = [[one.printed.texts for one in side] for side in (self._plain, self._other)]
+        yield from _hashes("", *texts, alike=alike)
+        if all(one.files is not None for one in (*self._plain, *self._other)):
+            files = [[one.files or {} for one in side] for side in (self._plain, self._other)]
+            yield from _hashes("file ", *files, alike=alike)
+
+
+def _stable(
+    key: Number, plain: Sequence[Mapping[Number, Vector]], other: Sequence[Mapping[Number, Vector]]
+) -> bool:
+    """Return whether a number without a telling name is the same in all launches of a side."""
+    sides = ([one[key] for one in side if key in one] for side in (plain, other))
+    return len(plain) > 1 and all(same(side[0], one) for side in sides for one in side[1:])
+
+
+def _other_work(after: str, before: str, process: str) -> Judged:
+    where = f" in {process}" if process else ""
+    return Judged(Kind.DIFFER, f"different work: {after} instead of {before}{where}")
+
+
+def _vanished(curve: Curve) -> Iterator[Judged]:
+    """Yield a later gradient that is 0, unless it is 0 in a plain launch as well."""
+    for at, step in enumerate(curve.steps):
+        if all(one[at] for one in curve.plain) and not all(one[at] for one in curve.other):
+            yield Judged(Kind.DIFFER, f"{curve.name} is 0 at step {step}")
+            return
+
+
+def _frozen(curve: Curve) -> Iterator[Judged]:
+    """Yield that parameters never change, if they do in plain launches."""
+    moves = [len({*one}) > 1 for one in curve.plain]
+    if all(moves) and any(len({*one}) == 1 for one in curve.other):
+        yield Judged(Kind.DIFFER, "the parameters do not change")
+
+
+def _hashes(
+    what: str,
+    plain: Sequence[Mapping[str, str]],
+    other: Sequence[Mapping[str, str]],
+    *,
+    alike: bool,
+) -> Iterator[Judged]:
+    """Yield the contents that differ or are missing; those that vary in plain launches are not."""
+    names = sorted(set.intersection(*({*one} for one in plain)))
+    equal = 0
+    for name in names:
+        if missing := [one for one in other if name not in one]:
+            kind = Kind.DIFFER if what else Kind.UNKNOWN
+            told = "written" if what else "printed"
+            yield Judged(kind, f"{what}{name} was not {told} in {counted(len(missing), 'launch')}")
+            return
+        values = {one[name] for one in plain}
+        if len(values) > 1 or len(plain) < 2:
+            continue
+        after = {one[name] for one in other}
+        equal += after == values
+        if alike and after != values:
+            yield Judged(Kind.DIFFER, f"{what}{name} has another content")
+            return
+    if equal and alike:
+        yield Judged(
+            Kind.IDENTICAL, f"{counted(equal, (what or 'text').strip())} equal bit for bit"
+        )
