@@ -129,6 +129,18 @@ schema workload` prints the JSON Schema for editors.
 - The wrapper in `execution` is prepended to every command.  `{kind: ssh, wrapper: [ssh, gpu1],
   directory: ...}` runs the program on another machine, which must have the program's files, and
   copies the reports back.  `kind: srun` is for nodes that share the file system with this machine.
+- `levers` are changes of your own that `perfpipe try` measures like its own levers.  A lever sets
+  environment variables, changes parameters of the command, applies a patch, runs a build command,
+  or does several of these.  The patch and the build change an overlay or a copy of the working
+  directory, never your files:
+
+  ```yaml
+  levers:
+    arena: {env: {MALLOC_ARENA_MAX: "2"}, expect: identical}
+    larger_batch: {arguments: {batch: 64}, expect: tolerance, tolerance: 1e-2}
+    native: {patch: native.patch, build: make -j8 CXXFLAGS=-march=native}
+  ```
+
 - `slurm` sets the Slurm options of `perfpipe batch submit`.  Put site-wide defaults in
   [perfpipe.toml](#perfpipetoml).  A time is `30m`, `1h30m`, `2:00:00` or `1-12:00:00`; an ambiguous
   time, such as `90` or `90:00`, is an error.

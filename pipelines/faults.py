@@ -8,10 +8,13 @@ from pydantic import BaseModel
 
 from perfpipe.errors import did_you_mean
 
+#: Last step to a key that is wrong itself.
+_KEY = "[key]"
+
 
 def explain(model: type[BaseModel], fault: Any) -> str:
     """Return a sentence for an error in the content of a model."""
-    location = ".".join(str(step) for step in fault["loc"])
+    location = ".".join(str(step) for step in fault["loc"] if step != _KEY)
     if fault["type"] == "extra_forbidden":
         known = _known_keys(model, fault["loc"][:-1])
         return f"unknown key '{fault['loc'][-1]}'" + did_you_mean(str(fault["loc"][-1]), known)

@@ -177,6 +177,16 @@ def _substitute(text: str, known: Mapping[str, Scalar], path: Path) -> str:
     return _PLACEHOLDER.sub(replace, text)
 
 
+def placeholders(words: Iterable[str]) -> set[str]:
+    """Return the names that are replaced in a command.
+
+    >>> sorted(placeholders(["{python}", "--size={size}", "{{literal}}"]))
+    ['python', 'size']
+    """
+    names = (found["name"] for word in words for found in _PLACEHOLDER.finditer(word))
+    return {name for name in names if name is not None}
+
+
 def literal(text: str) -> str:
     """Return a text escaped for a workload file, so that no placeholder is replaced."""
     return re.sub(r"\{(\w+)\}", r"{{\1}}", text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.evaluate.block import Evaluate
@@ -286,6 +287,56 @@ class Tune(_Model):
         return self
 
 
+class Lever(_Model):
+    """A change of your own that `perfpipe try` tries like its own levers."""
+
+    title: str | None = Field(None, description="what the lever does; default: its name")
+    env: dict[str, str] = Field({}, description="environment variables to set")
+    arguments: Params = Field(
+        {}, description="parameters of the command to change, such as {batch: 64}"
+    )
+    patch: str | None = Field(
+        None,
+        description="patch file, relative to the workload file; it is applied to a copy or an "
+        "overlay of the working directory",
+    )
+    build: str | None = Field(
+        None,
+        description="command that builds the program there, such as make -j8; not run through a "
+        "shell",
+    )
+    expect: Literal["identical", "scatter", "tolerance"] = Field(
+        "scatter",
+        description="results to expect: identical; the same within the scatter of launches without "
+        "the lever; or within `tolerance`",
+    )
+    tolerance: float | None = Field(
+        None, gt=0, description="relative error that results may have with `expect: tolerance`"
+    )
+    manual: str = Field("", description="how to make the change by hand")
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Lever:
+        if not (self.env or self.arguments or self.patch or self.build):
+            raise ValueError("a lever needs env, arguments, patch or build")
+        if self.patch == "" or (self.build is not None and not self.build.split()):
+            raise ValueError("patch and build must not be empty")
+        return self
+
+    @model_validator(mode="after")
+    def _tolerance_is_expected(self) -> Lever:
+        if (self.expect == "tolerance") != (self.tolerance is not None):
+            raise ValueError("expect: tolerance and tolerance: NUMBER must be used together")
+        return self
+
+
+def _lever_name(name: str) -> str:
+    # On the command line, a comma separates names, and a colon a name and its variant.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ValueError("the name of a lever has letters, digits, '.', '_' and '-' only")
+    return name
+
+
 class Workload(_Model):
     """A workload file."""
 
@@ -327,6 +378,9 @@ class Workload(_Model):
     collect: Collect = Field(Collect(), description="profilers to run")
     execution: Execution = Field(Execution(), description="where programs run")
     evaluate: Evaluate | None = Field(None, description="options of perfpipe evaluate")
+    levers: dict[Annotated[str, AfterValidator(_lever_name)], Lever] = Field(
+        {}, description="changes of your own for perfpipe try, by name"
+    )
     slurm: Slurm | None = Field(None, description="Slurm options of batch jobs")
     recording: str | None = Field(None, description="recording to replay if there is no GPU")
 
