@@ -80,7 +80,7 @@ def change_of(
     steps = [resolution / math.exp(mean) for mean in means]
     known = scatter.variance if scatter else 0
     variances = [
-        max(statistics.variance(side) if len(side) > 1 else 0, step**2 / 12, known)
+        max(_variance(side) if len(side) > 1 else 0, step**2 / 12, known)
         for side, step in zip(logs, steps, strict=True)
     ]
     counts = len(before), len(after)
@@ -104,7 +104,13 @@ def change_of(
 
 def log_variance(times: Sequence[float]) -> float:
     """Return the variance of the logarithms of at least two positive times."""
-    return statistics.variance([math.log(time) for time in times])
+    return _variance([math.log(time) for time in times])
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Return the variance of at least two values; `statistics` uses fractions, which are slow."""
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _welch(errors: Sequence[float], counts: Sequence[int]) -> float:

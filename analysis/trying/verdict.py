@@ -116,13 +116,13 @@ def judged(
     gain, low, high = _gain(change)
     if change.p is None or low is None or high is None:
         return Judged(gain, None, None, None, INCONCLUSIVE)
-    most = _gain(change_of(plain, other, alpha=2 * ALPHA, scatter=scatter))[2]
     p = change.p / 2 if gain > 0 else 1 - change.p / 2
     verdict = INCONCLUSIVE
     if not change.modes and min(p, 1 - p) < alpha and abs(gain) > limit_pct:
         verdict = GAIN if gain > 0 else SLOWER
-    elif most is not None and most < limit_pct:
-        verdict = NO_GAIN
+    elif gain < limit_pct:
+        most = _gain(change_of(plain, other, alpha=2 * ALPHA, scatter=scatter))[2]
+        verdict = NO_GAIN if most is not None and most < limit_pct else INCONCLUSIVE
     return Judged(gain, low, high, p, verdict)
 
 
