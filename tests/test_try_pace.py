@@ -186,8 +186,16 @@ def test_too_few_units_compare_whole_launches() -> None:
 def test_a_host_that_runs_ahead_of_the_gpu_until_the_end_says_nothing() -> None:
     ahead = _pace([*[1.0] * 60, *[10.0] * 20], gpu=True)
     assert window([ahead]).unit == "launch"
-    assert "without waiting" in window([ahead]).note
+    assert "long before the GPU" in window([ahead]).note
     assert window([replace(ahead, gpu=False)]).unit == "step"
+
+
+def test_a_host_that_is_ahead_when_a_launch_is_stopped_says_nothing() -> None:
+    """60 steps of 1 ms, and 540 ms until the GPU has executed them; or only two steps of 10 ms."""
+    ahead = _pace([1.0] * 60, gpu=True)
+    assert window([replace(ahead, idle_ns=ahead.times_ns[-1] + 540 * MS)]).unit == "launch"
+    behind = _pace([10.0] * 60, gpu=True)
+    assert window([replace(behind, idle_ns=behind.times_ns[-1] + 20 * MS)]).unit == "step"
 
 
 def test_launches_with_different_units_are_compared_as_a_whole() -> None:
@@ -218,12 +226,12 @@ def test_the_slowest_rank_counts(tmp_path: Path) -> None:
     (tmp_path / "report.4.json").write_text("{")
     (tmp_path / "report.5.json").write_text('{"steps": 3}')
     _report(tmp_path, 6, optimizers=_adam(), steps=_steps(-20.0))
-    (tmp_path / "levers.2.json").write_text('{"compiling_ns": [[1, 5], [9, 9]]}')
+    (tmp_path / "levers.2.json").write_text('{"compiling_ns": [[1, 5], [9, 9]], "stopped_ns": 8}')
     (tmp_path / "levers.3.json").write_text('{"compiling_ns": [[1]]}')
     pace = read(tmp_path, (), 4.5)
     assert (pace.unit, pace.units, pace.count) == ("step", 29, 29)
     assert pace.units_ms() == pytest.approx([12.0] * 29)
-    assert pace.compiling_ns == ((1, 5),)
+    assert (pace.compiling_ns, pace.idle_ns) == (((1, 5),), 8)
     assert pace.started_ns == 500_000_000, "4.5 s before its last report"
     assert (pace.ended, pace.cut) == (True, False)
     assert read(tmp_path, (), 4.5, started_ns=7).started_ns == 7

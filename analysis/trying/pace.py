@@ -37,7 +37,8 @@ class Pace:
     is known).  `times_ns` are the ends of units, `calls` the calls of the model since the previous
     one, `compiling_ns` the spans in which torch.compile compiled, on the same clock.  `gpu_ms` are
     the times of the units between CUDA events, if they are known of all units.  `count` is the
-    number of units, `started_ns` when the launch began.  `ended` says that all units are known,
+    number of units, `started_ns` when the launch began, `idle_ns` when the GPU had executed the
+    last unit of a launch that was to end after some units.  `ended` says that all units are known,
     `cut` that perfpipe ended the launch.
     """
 
@@ -50,6 +51,7 @@ class Pace:
     gpu: bool
     count: int = 1
     started_ns: int | None = None
+    idle_ns: int | None = None
     ended: bool = True
     cut: bool = False
     gpu_ms: tuple[float, ...] = ()
@@ -143,7 +145,7 @@ def window(paces: Sequence[Pace], *, at_least: int = 0) -> Window:
         few = f"{counted(steady, f'steady {unit}')} of {least} that are needed"
         return Window(LAUNCH, note=_whole(f"there are {few}"))
     if not all(_steady(pace, first, last) for pace in paces):
-        why = f"the host issued the first {unit}s without waiting for the GPU"
+        why = f"the host issued {unit}s long before the GPU executed them"
         return Window(LAUNCH, note=_whole(why))
     note = ""
     if steady < thresholds()["trial.window_times"] * at_least:
@@ -221,6 +223,7 @@ def _observed(calls: Calls, folder: Path, wall_s: float, started_ns: int | None,
         calls.gpu,
         calls.count - 1,
         started_ns,
+        _idle(levers),
         calls.ended and not cut,
         cut,
         _on_gpu(levers, len(calls.times_ns) - 1) if calls.unit == "step" else (),
@@ -243,6 +246,14 @@ def _compiled(levers: Mapping[str, Any]) -> Spans:
         return tuple((int(start), int(end)) for start, end in spans if start < end)
     except (ValueError, ArithmeticError, LookupError, TypeError):
         return ()
+
+
+def _idle(levers: Mapping[str, Any]) -> int | None:
+    """Return when the GPU of a process that was ended was idle."""
+    try:
+        return int(levers["stopped_ns"])
+    except (ValueError, ArithmeticError, LookupError, TypeError):
+        return None
 
 
 def _on_gpu(levers: Mapping[str, Any], units: int) -> tuple[float, ...]:
@@ -290,15 +301,20 @@ def _least_units(paces: Sequence[Pace]) -> int:
 
 
 def _steady(pace: Pace, first: int, last: int) -> bool:
-    """Return whether the last third of units does not take far longer than the others.
+    """Return whether the times of the host are those of the GPU.
 
-    It does where the host filled the queue of the GPU and waits for the first time at its end.
+    The host may issue units ahead, until the queue of the GPU is full.  If that happens late, the
+    last third of units takes far longer than the others.  If it never happens, much is left to
+    execute at the end.
     """
     if not pace.gpu or pace.gpu_ms or pace.unit == ITERATION:
         return True
-    units = pace.units_ms()[first:last]
+    limits, units = thresholds(), pace.units_ms()[first:last]
+    ahead_ms = 0.0 if pace.idle_ns is None else (pace.idle_ns - pace.times_ns[-1]) / 1e6
+    if ahead_ms > limits["observed.pauses_time_share"] * math.fsum(units):
+        return False
     third = max(1, len(units) // 3)
-    longest = thresholds()["timeline.warm_up_times"] * statistics.fmean(units[:-third])
+    longest = limits["timeline.warm_up_times"] * statistics.fmean(units[:-third])
     return statistics.fmean(units[-third:]) <= longest
 
 
