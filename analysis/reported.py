@@ -71,7 +71,7 @@ def _optimizers(report: Mapping[str, Any]) -> Iterable[Calls]:
                 times.append(time_ns)
                 between.append(calls)
                 calls = 0
-        yield from _calls(report, "step", times, optimizer, optimizer["steps"], between)
+        yield from _calls(report, "step", times, optimizer, optimizer.get("steps", 0), between)
 
 
 def _tokens(report: Mapping[str, Any]) -> Iterable[Calls]:
@@ -79,13 +79,13 @@ def _tokens(report: Mapping[str, Any]) -> Iterable[Calls]:
     times = report.get("tokens", {}).get("time_ns", ())
     modules: list[Mapping[str, Any]] = report["modules"]
     largest = max(modules, key=lambda own: int(own["parameters"]), default={})
-    yield from _calls(report, "token", times, largest, len(times))
+    yield from _calls(report, "token", times, largest)
 
 
 def _modules(report: Mapping[str, Any]) -> Iterable[Calls]:
     """Yield the calls of each class of outermost modules."""
     for module in report["modules"]:
-        yield from _calls(report, "call", module["time_ns"], module, module["calls"])
+        yield from _calls(report, "call", module["time_ns"], module, module.get("calls", 0))
 
 
 def _calls(
@@ -93,7 +93,7 @@ def _calls(
     unit: str,
     times: Sequence[Any],
     of: Mapping[str, Any],
-    count: Any,
+    count: Any = 0,
     between: Sequence[Any] = (),
 ) -> Iterator[Calls]:
     """Yield units that have an interval at least; raises ValueError if time ran backwards."""
@@ -106,7 +106,7 @@ def _calls(
             stamps,
             [*map(int, between)],
             int(of.get("parameters", 0)),
-            int(count),
+            max(len(stamps), int(count)),
             bool(report["gpu"]),
             int(report.get("pid", 0)),
             bool(report.get("ended", False)),
