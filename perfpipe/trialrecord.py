@@ -51,6 +51,7 @@ class LeverTrial:
     title: str
     verdict: str
     gained: Gained = NOT_MEASURED
+    in_steps: Gained = NOT_MEASURED
     why: str = ""
     technique: str | None = None
     finding: str | None = None

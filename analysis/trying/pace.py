@@ -96,6 +96,12 @@ class Window(NamedTuple):
             return None if pace.cut or not pace.wall_s > 0 else 1e3 * pace.wall_s
         return ms_per_unit(pace, self.first, self.last)
 
+    def ms_within(self, pace: Pace) -> float | None:
+        """Return the time of a step alone, ms; None if it is unknown."""
+        if self.different_work or self.unit != "step":
+            return None
+        return ms_within(pace, self.first, self.last)
+
 
 def read(
     folder: Path,
@@ -173,6 +179,20 @@ def ms_per_unit(pace: Pace, first: int, last: int) -> float | None:
         return None
     total = math.fsum(pace.units_ms()[first:last])
     return total / (last - first) if total > 0 else None
+
+
+def ms_within(pace: Pace, first: int, last: int) -> float | None:
+    """Return the mean time of those units from `first` up to `last` that are steps alone, ms.
+
+    Units with another number of calls of the model contain a validation or the end of an epoch,
+    which bounds on a step know nothing about.  None if the calls are unknown, or no unit is alone.
+    """
+    units, calls = pace.units_ms()[first:last], pace.calls[1:][first:last]
+    if len(calls) != len(units) or not calls:
+        return None
+    usual = statistics.mode(calls)
+    alone = [ms for ms, own in zip(units, calls, strict=True) if own == usual]
+    return statistics.fmean(alone) if alone and usual else None
 
 
 def reached_ms(pace: Pace, first: int) -> float | None:

@@ -315,6 +315,9 @@ def after_torch(torch: "Any") -> None:
     """Observe steps, and apply the levers."""
     os.register_at_fork(after_in_child=_trial.restart)
     observe["after_torch"](torch)
+    if _trial.plan.get("seed") is not None:
+        pinned = bool(_trial.plan.get("verify"))
+        _quietly(load("seeding.py")["install"], torch, _trial.plan["seed"], after, pinned)
     if _trial.plan.get("record"):
         _quietly(_record, torch)
     optimizers = sys.modules["torch.optim.optimizer"]

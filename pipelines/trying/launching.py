@@ -34,6 +34,9 @@ _REPORTS = "PERFPIPE_INJECT_DIR"
 #: The pace of a launch that did not begin.
 NO_PACE = Pace(pace.LAUNCH, (), (), (), 0.0, (), False)
 
+#: Seed of the random numbers of programs that set none, so that launches can be compared.
+SEED = 0
+
 #: How long a program may take to end after an interrupt, s.
 _GRACE_S = 10.0
 
@@ -191,7 +194,12 @@ class Launches:
     ) -> dict[str, str]:
         program = self._program
         entries = [own.entry(verify=verify) for own in arm.levers if own.injected]
-        content = {"levers": [*entries, *handicaps], "record": True, "steps": program.steps}
+        content = {
+            "levers": [*entries, *handicaps],
+            "record": True,
+            "steps": program.steps,
+            "seed": SEED,
+        }
         plan = folder / "plan.json"
         plan.write_text(json.dumps({**content, "verify": verify}), encoding="utf-8")
         settings = dict(program.env)
@@ -200,6 +208,7 @@ class Launches:
                 known = settings.get(name, os.environ.get(name, ""))
                 settings[name] = f"{known} {value}".strip() if name == "XLA_FLAGS" else value
         return {
+            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", str(SEED)),
             **settings,
             COLLECTOR_VARIABLE: "plain",
             "PYTHONPATH": plain_path(settings.get("PYTHONPATH", os.environ.get("PYTHONPATH"))),

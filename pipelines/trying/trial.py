@@ -57,6 +57,7 @@ class Trying:
     first: list[Launched] = field(default_factory=list)
     levers: list[LeverTrial] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _verified: Launched | None = None
 
     def measure_plain(self, warm: Launched) -> None:
         """Launch the plain program a few times; raises TaskFailed if it fails."""
@@ -183,6 +184,7 @@ class Trying:
             found.verdict,
             both.window.note,
             gained=Gained(found.gain_pct, found.low_pct, found.high_pct),
+            in_steps=_in_steps(both, self.bench.plain, launched),
             results=results,
             start_up_s=start_up,
             pays_after=pays,
@@ -205,20 +207,22 @@ class Trying:
     def results(self, arm: Arm) -> Compared:
         """Compare the results of an arm with those of the plain program.
 
-        If they differ, a lever may need a launch with other options to tell why, such as the same
-        random numbers in compiled code.
+        If they differ, both are launched again with the same random numbers, in compiled code and
+        in the workers of loaders: a lever may only draw other ones.
         """
         plain = [launched.results for launched in self.plain_results]
         own = [launched.results for launched in self.bench.done[arm.name]]
         found = compare(plain, own, arm.tolerance)
         verified = any(lever.verify for lever in arm.levers)
-        if found.kind in EQUAL_RESULTS or not verified or not self.bench.fits([arm]):
+        if found.kind in EQUAL_RESULTS or not verified or not self.bench.fits([PLAIN, arm]):
             return found
+        if self._verified is None:
+            self._verified = self.bench.launch(PLAIN, counts=False, verify=True)
         again = self.bench.launch(arm, counts=False, verify=True)
         if again.failure is not None:
             return found
-        verified_as = compare(plain, [again.results], arm.tolerance)
-        return verified_as if verified_as.kind in EQUAL_RESULTS else found
+        alike = compare([self._verified.results], [again.results], arm.tolerance)
+        return alike if alike.kind in EQUAL_RESULTS else found
 
     def helpful(self, chosen: Sequence[Candidate]) -> list[Candidate]:
         """Return the levers that help and keep the results, the one that gains most first."""
@@ -330,6 +334,18 @@ def _unconfirmed(arm: Arm, why: str) -> StackTrial:
     return StackTrial(names, "failed", NOT_MEASURED, "unknown", why)
 
 
+def _in_steps(both: Sides, plain: Sequence[Launched], other: Sequence[Launched]) -> Gained:
+    """Return the gain of steps alone, with a 95 % interval."""
+    times = [
+        [ms for own in side if (ms := both.window.ms_within(own.pace)) is not None]
+        for side in (plain, other)
+    ]
+    if not all(times):
+        return NOT_MEASURED
+    found = confirmed(times[0], times[1], limit_pct=0)
+    return Gained(found.gain_pct, found.low_pct, found.high_pct)
+
+
 def _useless(launched: Launched) -> tuple[str, str] | None:
     """Return the verdict and the reason if a launch of a lever shows that it is of no use."""
     if launched.failure == "hung":
@@ -356,6 +372,7 @@ def _row(
     why: str = "",
     *,
     gained: Gained = NOT_MEASURED,
+    in_steps: Gained = NOT_MEASURED,
     results: Compared | None = None,
     start_up_s: float | None = None,
     pays_after: float | None = None,
@@ -370,6 +387,7 @@ def _row(
         title=lever.title,
         verdict=verdict,
         gained=gained,
+        in_steps=in_steps,
         why=why,
         technique=advice.technique if advice else None,
         finding=advice.finding if advice else None,
