@@ -128,6 +128,8 @@ class Trial:
     seconds: float = 0.0
     budget_s: float | None = None
     protection: str = ""
+    diagnosis: str = ""
+    unsteady: str = ""
     notes: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)
 

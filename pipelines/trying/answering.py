@@ -44,6 +44,8 @@ def as_data(trial: Trial) -> dict[str, Any]:
         "seconds": trial.seconds,
         "run": trial.run_id,
         "protection": trial.protection,
+        "diagnosis": trial.diagnosis,
+        "unsteady": trial.unsteady,
         "notes": list(trial.notes),
     }
 
@@ -63,6 +65,7 @@ def _lever(own: LeverTrial) -> dict[str, Any]:
         "where": list(own.applied),
         "bound_pct": own.bound_pct,
         **_gain(own.gained),
+        "in_steps": _gain(own.in_steps),
         "verdict": own.verdict,
         "why": own.why,
         "results": own.results,
@@ -116,7 +119,8 @@ def headline(trial: Trial) -> str:
             f"{' + '.join(stack.levers)}: {saved(stack.gained)} ({times}), results "
             f"{RESULTS[stack.results]}"
         )
-    return f"Nothing to gain: {_why_nothing(trial)}"
+    verdict = f" ({trial.diagnosis})" if trial.diagnosis else ""
+    return f"Nothing to gain: {_why_nothing(trial)}{verdict}"
 
 
 def _why_nothing(trial: Trial) -> str:
@@ -124,6 +128,8 @@ def _why_nothing(trial: Trial) -> str:
     tried = [own for own in trial.levers if own.launches]
     if trial.stack is not None:
         return f"{' + '.join(trial.stack.levers)} did not gain on fresh launches"
+    if trial.unsteady:
+        return f"the program does other work in each launch: {trial.unsteady}"
     if not tried:
         return "no lever answers a finding of this program"
     changed = [own for own in tried if own.verdict == "gain" and own.results not in EQUAL_RESULTS]

@@ -14,6 +14,7 @@ from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.plan import Plan
 from perfpipe.pipelines.runner import execute
+from perfpipe.pipelines.reporting import make_report
 from perfpipe.pipelines.runs import Run, new_id
 from perfpipe.pipelines.tasks import Task, directory_of, task_of
 from perfpipe.pipelines.tools import find_tool_on
@@ -123,14 +124,15 @@ def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail:
         say("launching the program without changes, to see that it runs")
         first = bench.launch(PLAIN, counts=False)
         say(f"  {format_ns(1e9 * first.seconds)}, in {first.place}")
-        run, advice = _diagnosis(subject, store, wishes, launches, places, say)
+        run, advice, diagnosis = _diagnosis(subject, store, wishes, launches, places, say)
         bench.began = time.monotonic()
         say("comparing the program with itself")
         trying.measure_plain(first)
         found = candidates(
             wanted, advice, first.seen, read_all(store.root), asked=bool(wishes.names)
         )
-        found = trying.choose(found, wishes.most)
+        unsteady = trying.unsteady
+        found = trying.choose(found, wishes.most, unsteady)
         chosen = [one for one in found if one.left_out is None]
         rounds = trying.planned_rounds(chosen)
         if chosen:
@@ -166,6 +168,8 @@ def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail:
             seconds=round(time.monotonic() - began, 1),
             budget_s=wishes.budget_s,
             protection=first.place,
+            diagnosis=diagnosis,
+            unsteady=unsteady,
             notes=tuple(trying.notes) + _outside(first.outside),
             provenance=provenance(),
         )
@@ -182,22 +186,25 @@ def _outside(files: Sequence[str]) -> tuple[str, ...]:
 
 def _diagnosis(
     subject: Subject, store: Store, wishes: Wishes, launches: Launches, places: Places, say: Say
-) -> tuple[RunRecord | None, dict[str, Advice]]:
-    """Return a run with a timeline, and what its findings recommend."""
+) -> tuple[RunRecord | None, dict[str, Advice], str]:
+    """Return a run with a timeline, what its findings recommend, and the verdict on it."""
     if not wishes.diagnose:
-        return None, {}
+        return None, {}, ""
     run = subject.run or (None if wishes.fresh else _known(subject, store))
     if run is not None:
         say(f"using the timeline of {run.run_id}")
     else:
         run = _traced(subject, store, launches, places, say)
     if run is None:
-        return None, {}
+        return None, {}, ""
     try:
-        return run, advice_of(store, run.reports)
+        advice = advice_of(store, run.reports)
+        verdict = make_report(store, [run.run_id]).verdict
     except PerfpipeError as error:
         say(f"no findings: {error}")
-        return run, {}
+        return run, {}, ""
+    say(f"  {verdict}")
+    return run, advice, verdict
 
 
 def _known(subject: Subject, store: Store) -> RunRecord | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfpipe.analysis.trying.pace import pays_after, reached_ms, start_up_s
 from perfpipe.analysis.trying.results import Compared, compare
@@ -84,8 +84,18 @@ class Trying:
         *before, last = [launched.results for launched in self.plain_results]
         return compare(before, [last], None)
 
-    def choose(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
-        """Leave out the candidates that the budget does not allow."""
+    @property
+    def unsteady(self) -> str:
+        """Why plain launches cannot be compared, empty if they can: their work differs."""
+        return sides(self.bench.plain, self.bench.plain).window.different_work
+
+    def choose(
+        self, found: Sequence[Candidate], most: int | None, unsteady: str = ""
+    ) -> list[Candidate]:
+        """Leave out the candidates that the budget does not allow, or all of an unsteady program."""
+        if unsteady:
+            why = "the program does other work in each launch"
+            return [replace(own, left_out=own.left_out or why) for own in found]
         plain_s, rounds = self.bench.plain_s, self.rounds or FEWEST_ROUNDS
         costs = {
             own.lever.name: rounds * plain_s + COMPILES_S * own.lever.compiles for own in found

@@ -20,7 +20,8 @@ RISKS = (
 VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
 ENV: "dict[str, str]" = {}
 ORDER = 50
-VERIFY: "dict[str, Any]" = {}
+#: Random numbers of augmentation then depend on the batch, not on the worker.
+VERIFY: "dict[str, Any]" = {"pinned": True}
 
 #: Workers beyond this number are rarely useful.
 MOST = 8
@@ -98,6 +99,8 @@ def _patch(own: "Any", module: "Any") -> None:
     init, iterate = loader.__init__, loader.__iter__
     signature = inspect.signature(init)
     changed: "Any" = weakref.WeakKeyDictionary()  # by loader: what to report once it is used
+    drawn: "Any" = weakref.WeakSet()  # loaders whose workers would end after each epoch
+    held = [0]
     texts: "dict[int, str]" = {}  # the same by data set: frameworks make their own loader of one
 
     def change(bound: "Any") -> str:
@@ -122,6 +125,11 @@ def _patch(own: "Any", module: "Any") -> None:
         texts[id(dataset)] = "DataLoader: %d -> %d workers" % (before, wanted)
         return texts[id(dataset)]
 
+    def self_persists(args: "Any", kwargs: "Any") -> bool:
+        """Return whether the program itself keeps the workers of a loader."""
+        given = signature.bind(None, *args, **kwargs).arguments
+        return bool(given.get("persistent_workers"))
+
     @functools.wraps(init)
     def more_init(self: "Any", *args: "Any", **kwargs: "Any") -> None:
         try:
@@ -138,6 +146,8 @@ def _patch(own: "Any", module: "Any") -> None:
                 own.failed("%s: %s" % (type(error).__name__, error))
             else:
                 changed[self] = text
+                if self.persistent_workers and not self_persists(args, kwargs):
+                    drawn.add(self)
                 return
         init(self, *args, **kwargs)
 
@@ -146,6 +156,12 @@ def _patch(own: "Any", module: "Any") -> None:
         text = changed.pop(self, None)
         if text is not None:
             own.applied(text)
+            held[0] = max(held[0], self.num_workers * (self.prefetch_factor or 2))
+        if self in drawn and self._iterator is not None:
+            # Workers that are started draw a seed, so a loader that shuffles draws the next number.
+            torch.empty((), dtype=torch.int64).random_(generator=self.generator)
         return iterate(self)
+
+    own.at_end(lambda: {"batches_held": held[0]} if held[0] else {})
 
     loader.__init__, loader.__iter__ = more_init, noted_iter
