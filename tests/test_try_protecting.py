@@ -21,7 +21,7 @@ from conftest import ROOT
 
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.process import Finished, run
-from perfpipe.pipelines.trying import copying, outside, overlay, protecting, services
+from perfpipe.pipelines.trying import copying, directories, outside, overlay, protecting, services
 from perfpipe.pipelines.trying.protecting import Place, Protection
 from perfpipe.scratch import remove_tree, scratch, sweep_scratch
 
@@ -185,7 +185,7 @@ def test_a_missing_program_is_named(project: Path) -> None:
 
 def test_processes_end_with_the_launch(project: Path, mode: str) -> None:
     with Protection(project, mode).launch() as place:
-        done = _launch(place, "sh", "-c", "sleep 600 & echo $!; exec sleep 600", timeout=0.5)
+        done = _launch(place, "sh", "-c", "sleep 600 & echo $!; exec sleep 600", timeout=3)
         assert done.timed_out
         with pytest.raises(ProcessLookupError):
             os.kill(int(done.stdout), 0)
@@ -279,7 +279,7 @@ def test_perfpipes_own_directories_stay_reachable(project: Path, tmp_path: Path,
     store = project / "perfpipe-store"
     store.mkdir()
     (store / "large").write_text("x")
-    with Protection(project, mode, through=(store,)).launch() as place:
+    with Protection(project, mode, through=(store, project / "none")).launch() as place:
         assert _launch(place, "sh", "-c", f"echo r > {store}/report || echo r > /dev/null").ok
         assert "perfpipe-store/report" not in place.written()
         assert (place.cwd / "perfpipe-store" / "large").exists() == (mode == "overlay")
@@ -462,7 +462,7 @@ def test_temporary_files_in_the_working_directory(
 
 
 def test_no_place_for_changes(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protecting, "_rooms", lambda _: [])
+    monkeypatch.setattr(directories, "rooms", lambda _: [])
     with (
         pytest.raises(
             InputError, match=r"no place for the files that launches write: .*set TMPDIR"
@@ -470,6 +470,34 @@ def test_no_place_for_changes(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         Protection(project, "copy").launch(),
     ):
         pass
+
+
+def test_a_disk_with_space_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.mkdir()
+    large.mkdir()
+    used = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(directories, "temporary", lambda: [tmp_path / "no", small, large])
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: used._replace(free=(3 << 30) * (path == large))
+    )
+    assert directories.rooms(tmp_path / "project") == [large, small]
+    assert directories.rooms(large) == [small]
+
+
+def test_a_file_system_without_attributes(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that was deleted and made again would show the old files."""
+
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "")
+
+    monkeypatch.setattr(os, "setxattr", unsupported)
+    room = tmp_path / "temporary" / "room"
+    room.mkdir()
+    why = overlay.impossible(project, room)
+    assert why == f"the file system of {room.parent} has no extended attributes"
 
 
 def test_what_cannot_be_written_stays_so(

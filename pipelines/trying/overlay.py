@@ -114,8 +114,8 @@ class Overlaid:
         known = {layer.directory for layer in self.layers}
         uncovered = [
             path
-            for path in dict.fromkeys([*self._mounts(), *self.through])
-            if path not in known and self._covers(path)
+            for path in dict.fromkeys([*mounts(), *self.through])
+            if path not in known and self._covers(path) and path.exists()
         ]
         content = {
             "directory": _text(self.directory),
@@ -124,9 +124,6 @@ class Overlaid:
             "said": _text(self._said),
         }
         self._spec.write_text(json.dumps(content), encoding="utf-8")
-
-    def _mounts(self) -> list[Path]:
-        return [path for path in mounts() if path.exists()]
 
     def _covers(self, path: Path) -> bool:
         return any(path.is_relative_to(layer.directory) for layer in self.layers)
@@ -160,6 +157,8 @@ def impossible(directory: Path, room: Path) -> str | None:
     try:
         layer.make()
         overlaid.write()
+        if not _has_attributes(layer.upper):
+            return f"the file system of {room.parent} has no extended attributes"
         writable = os.access(directory, os.W_OK)
         code = _CREATE if writable else "import sys"
         words = [*overlaid.wrapper, sys.executable, "-I", "-S", "-c", code, name]
@@ -176,6 +175,15 @@ def impossible(directory: Path, room: Path) -> str | None:
     if not done.ok or (writable and not (layer.upper / name).exists()):
         return f"a trial failed: {done.complaint() or 'its file is nowhere'}"
     return None
+
+
+def _has_attributes(path: Path) -> bool:
+    """Return whether a file system can mark a directory that was deleted and made again."""
+    try:
+        os.setxattr(path, "user.perfpipe", b"y")
+    except OSError:
+        return False
+    return True
 
 
 def _explained(failed: str) -> str:

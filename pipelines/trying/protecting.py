@@ -7,7 +7,6 @@ program that resumes from a checkpoint does the same work each time.  Nothing re
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -19,14 +18,16 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from perfpipe.errors import InputError, TaskFailed
+from perfpipe.errors import InputError
 from perfpipe.files import printable
 from perfpipe.pipelines.process import Finished, run
-from perfpipe.pipelines.trying import copying, overlay, services
+from perfpipe.pipelines.trying import copying, directories, overlay, services
 from perfpipe.pipelines.trying.outside import Watch, home, named, usual_places
+from perfpipe.pipelines.trying.preparing import apply, build
 from perfpipe.scratch import scratch
 from perfpipe.units import format_bytes
 
@@ -38,20 +39,8 @@ HASHED = 256 << 20
 #: Free space below which the disk of the changes counts as full, bytes.
 _FULL = 64 << 20
 
-#: How long a build, and a patch, may take, s.
-_BUILD_S, _PATCH_S = 7200.0, 60.0
-
-#: Numbers of leading directories in the names of a patch, the usual one first.
-_STRIPPED = (1, 0, 2, 3)
-
 #: Directories whose files are not results.
 _BYTECODE, _GIT = "__pycache__", ".git"
-
-#: Variables that are lists of paths.
-_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
-
-#: Directories at which only the system and many programs write.
-_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr")
 
 
 @dataclass
@@ -83,7 +72,7 @@ class Place:
         """
         done, env = services.at_port(words, services.free_port())
         self.env |= {name: value for name, value in env.items() if name not in os.environ}
-        elsewhere = named_directories(done, self.cwd)
+        elsewhere = directories.named_directories(done, self.cwd)
         self._watch.roots += elsewhere
         if self._overlaid is not None:
             for directory in elsewhere:
@@ -232,7 +221,7 @@ class Protection:
         self.directory = Path.cwd() / directory
         self._real = self.directory.resolve()
         self._through = tuple(path.resolve() for path in through)
-        self._patch, self._build = patch, build
+        self._patch, self._build = patch and patch.resolve(), build
         self._env, self._network = dict(env or {}), network
         self._also = [] if also is None else also
         self._limits = {"most_bytes": most_bytes, "most_files": most_files}
@@ -264,7 +253,7 @@ class Protection:
                 raise InputError("a patch or a build is not tried in place: it changes your files")
             return
         reserved = {Path("/"): "the root directory", home(): "your home directory"}
-        for path in _temporary():
+        for path in directories.temporary():
             reserved.setdefault(path, "the directory of temporary files")
         for path, what in reserved.items():
             if path.is_relative_to(self._real):
@@ -286,7 +275,7 @@ class Protection:
 
     def _best(self) -> str:
         reasons = []
-        for parent in _rooms(self._real):
+        for parent in directories.rooms(self._real):
             with scratch(parent) as room:
                 reason = overlay.impossible(self._real, room)
             if reason is None:
@@ -335,11 +324,12 @@ class Protection:
     @contextmanager
     def _room(self) -> Iterator[Path]:
         """Yield a directory for what a launch writes."""
-        parent = self._parent or next(iter(_rooms(self._real)), None)
+        parent = self._parent or next(iter(directories.rooms(self._real)), None)
         if parent is None:
             raise InputError(
-                f"no place for the files that launches write: {_listed(_temporary())} cannot be "
-                "used; set TMPDIR to a directory outside the working directory"
+                "no place for the files that launches write: "
+                f"{_listed(directories.temporary())} cannot be used; set TMPDIR to a directory "
+                "outside the working directory"
             )
         with scratch(parent) as room:
             yield room
@@ -366,7 +356,11 @@ class Protection:
             return layer
 
         inside = [path for path in overlay.mounted_below(self._real) if os.access(path, os.W_OK)]
-        others = [*self._also, *_linked(self._real), *_of_variables(self._env)]
+        others = [
+            *self._also,
+            *directories.linked(self._real),
+            *directories.of_variables(self._env),
+        ]
         found = [*(also(path, True) for path in inside), *map(also, dict.fromkeys(others))]
         layers += [layer for layer in found if layer is not None]
         seen.write()
@@ -374,19 +368,19 @@ class Protection:
 
     def _may_overlay(self, directory: Path) -> bool:
         """Return whether another directory is only the program's, as far as one can see."""
-        own = (self._real, *self._kept(), *_temporary(), home())
+        own = (self._real, *self._kept(), *directories.temporary(), home())
         return (
             directory.is_dir()
             and os.access(directory, os.W_OK)
             and not any(path.is_relative_to(directory) for path in own)
             and not directory.is_relative_to(self._real)
-            and not _is_shared(directory)
+            and not directories.is_shared(directory)
         )
 
     def _learned(self, directory: Path) -> bool:
         """Protect a directory in later launches; return whether that is new and possible."""
-        temporary = [path for path in usual_places() if path != home()]
-        if directory in self._also or any(directory.is_relative_to(path) for path in temporary):
+        shared = [path for path in usual_places() if path != home()]
+        if directory in self._also or any(directory.is_relative_to(path) for path in shared):
             return False
         if not self._may_overlay(directory):
             return False
@@ -414,7 +408,7 @@ class Protection:
         )  # fmt: skip
         known = {**os.environ, **self._env}
         for name, value in known.items():
-            if (name in self._env or name in _PATHS) and (
+            if (name in self._env or name in directories.PATHS) and (
                 moved := place.moved(copied, value)
             ) != value:
                 place.env[name] = moved
@@ -428,7 +422,12 @@ class Protection:
         return place
 
     def _watching(self, place: Place) -> Watch:
-        roots = [*usual_places(), *self._also, *_linked(self._real), *_of_variables(self._env)]
+        roots = [
+            *usual_places(),
+            *self._also,
+            *directories.linked(self._real),
+            *directories.of_variables(self._env),
+        ]
         skipped = {self._real, *self._through}
         if place._copied is not None:
             # A path in a file of the program may lead to the original.
@@ -447,48 +446,18 @@ class Protection:
         else:
             place = self._copy(room, {})
             made = place.cwd
+        shown = printable(str(self.directory))
         if self._patch is not None:
-            self._apply(place, self._patch)
+            apply(self._patch, shown, partial(self._run, place), place.changed)
         if self._build is not None:
-            done = self._run(place, place.rewritten(shlex.split(self._build)), _BUILD_S)
-            if not done.ok:
-                raise TaskFailed(f"{self._build} failed: {_reason(place, done)}")
+            build(place.rewritten(shlex.split(self._build)), partial(self._run, place))
         self._prepared = made
 
-    def _apply(self, place: Place, patch: Path) -> None:
-        if not patch.is_file():
-            raise InputError(f"{printable(str(patch))}: no such patch")
-        ways = []
-        if shutil.which("git"):
-            words = ["git", "apply", "--whitespace=nowarn"]
-            ways += [([*words, f"-p{n}"], ["--check"], str(patch)) for n in _STRIPPED]
-        if shutil.which("patch"):
-            words = ["patch", "--batch", "--forward", "--fuzz=0", "--no-backup-if-mismatch"]
-            ways += [([*words, f"-p{n}"], ["--dry-run"], f"--input={patch}") for n in _STRIPPED]
-        if not ways:
-            raise InputError("a patch needs git or patch, and neither is installed")
-        reasons = []
-        for begin, trial, name in ways:
-            done = self._run(place, [*begin, *trial, name], _PATCH_S)
-            if done.ok:
-                done = self._run(place, [*begin, name], _PATCH_S)
-                if done.ok and place.changed():
-                    return
-            reasons.append(_reason(place, done))
-        raise TaskFailed(
-            f"{printable(str(patch))} cannot be applied in {printable(str(self.directory))}: "
-            f"{reasons[0]}"
-        )
-
-    def _run(self, place: Place, words: Sequence[str], timeout: float) -> Finished:
-        env = {**self._env, **place.env}
-        # Names in the patch are relative to the directory, whatever repository it is in.
-        env["GIT_CEILING_DIRECTORIES"] = str(place.cwd.parent)
-        return run([*place.wrapper, *words], cwd=place.cwd, env=env, timeout=timeout)
-
-
-def _reason(place: Place, done: Finished) -> str:
-    return place.failure or done.complaint() or f"exit code {done.returncode}"
+    def _run(
+        self, place: Place, words: Sequence[str], timeout: float, env: Mapping[str, str]
+    ) -> Finished:
+        variables = {**self._env, **place.env, **env}
+        return run([*place.wrapper, *words], cwd=place.cwd, env=variables, timeout=timeout)
 
 
 def hint(text: str, kind: str) -> str | None:
@@ -499,71 +468,6 @@ def hint(text: str, kind: str) -> str | None:
             "copy, or --in-place"
         )
     return None
-
-
-def named_directories(words: Sequence[str], cwd: Path) -> list[Path]:
-    """Return the directories that a command names, or those in which it would create a path."""
-    found: dict[Path, None] = {}
-    for word in words[1:]:
-        text = word.partition("=")[2] if word.startswith("-") else word
-        if "/" not in text or "://" in text or "\0" in text:
-            continue
-        path = Path(os.path.normpath(cwd / text))
-        with contextlib.suppress(OSError, RuntimeError):
-            while not path.exists():
-                path = path.parent
-            path = path.resolve()
-            found[path if path.is_dir() else path.parent] = None
-    return [*found]
-
-
-def _of_variables(env: Mapping[str, str]) -> list[Path]:
-    paths = [value for name, value in env.items() if name not in _PATHS]
-    return named_directories(["", *paths], Path("/"))
-
-
-def _linked(directory: Path) -> list[Path]:
-    """Return the directories that links in the directory lead to, two levels deep."""
-    found: dict[Path, None] = {}
-    with contextlib.suppress(OSError):
-        first = [*os.scandir(directory)]
-        inner = [one for one in first if one.is_dir(follow_symlinks=False)][:200]
-        entries = [*first]
-        for one in inner:
-            with contextlib.suppress(OSError):
-                entries += os.scandir(one.path)
-        for entry in entries:
-            if entry.is_symlink():
-                with contextlib.suppress(OSError, RuntimeError):
-                    aim = Path(entry.path).resolve(strict=True)
-                    if not aim.is_relative_to(directory):
-                        found[aim if aim.is_dir() else aim.parent] = None
-    return [*found]
-
-
-def _is_shared(directory: Path) -> bool:
-    """Return whether other programs write there too: the system, caches and settings."""
-    if len(directory.parts) > 1 and directory.parts[1] in _SYSTEM:
-        return True
-    own = home()
-    if not directory.is_relative_to(own):
-        return False
-    return directory.relative_to(own).parts[0].startswith(".")
-
-
-def _temporary() -> list[Path]:
-    """Return the directories for temporary files, the preferred one first."""
-    given = [os.environ.get("SLURM_TMPDIR"), tempfile.gettempdir(), "/var/tmp"]  # noqa: S108
-    return [*dict.fromkeys(Path(text).resolve() for text in given if text)]
-
-
-def _rooms(directory: Path) -> list[Path]:
-    """Return the directories that can take what launches write, the preferred one first."""
-    return [
-        path
-        for path in _temporary()
-        if path.is_dir() and os.access(path, os.W_OK) and not path.is_relative_to(directory)
-    ]
 
 
 def _states(top: Path) -> dict[Path, tuple[int, ...]]:
