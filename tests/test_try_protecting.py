@@ -207,12 +207,20 @@ def test_paths_lead_to_the_protected_files(project: Path, mode: str) -> None:
     assert config.read_text() == "a\n"
 
 
-def test_path_variables_lead_into_a_copy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"/elsewhere:{project}:{project}/sub:{project}2")
-    with Protection(project, "copy", env={"CONFIG": f"{project}/a.txt"}).launch() as place:
+def test_variables_lead_into_a_copy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/elsewhere:{project}:{project}/sub:{project}2")
+    monkeypatch.setenv("OTHER", f"{project}/a.txt")
+    given = {"PYTHONPATH": f"/injected:{project}", "CONFIG": f"{project}/a.txt"}
+    with Protection(project, "copy", network=True).launch() as place:
         copy = place.cwd
-        assert place.env["PYTHONPATH"] == f"/elsewhere:{copy}:{copy}/sub:{project}2"
-        assert place.env["CONFIG"] == f"{copy}/a.txt"
+        assert place.variables(given) == {
+            "LD_LIBRARY_PATH": f"/elsewhere:{copy}:{copy}/sub:{project}2",
+            "PYTHONPATH": f"/injected:{copy}", "CONFIG": f"{copy}/a.txt",
+        }  # fmt: skip
+    with Protection(project, "in-place", network=True).launch() as place:
+        assert place.variables(given) == given
+    with Protection(project, "in-place").launch() as place:
+        assert place.variables({"WANDB_MODE": "online"})["WANDB_MODE"] == "offline"
 
 
 def test_a_linked_working_directory(project: Path, mode: str, tmp_path: Path) -> None:
@@ -272,6 +280,26 @@ def test_directories_elsewhere_that_the_command_names(project: Path, tmp_path: P
         assert place.outside() == ()
     assert [*out.iterdir()] == [out / "old"]
     assert not [*another.iterdir()]
+
+
+def test_the_directory_above_is_protected_too(tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    for name in ("project", "store", "beside"):
+        (above / name).mkdir(parents=True)
+        (above / name / "f").write_text("f\n")
+    _needs_overlay(above)
+    before = _state(above / "project"), _state(above / "beside")
+    protection = Protection(above / "project", "overlay", through=(above / "store",))
+    with protection.launch() as place:
+        script = 'mkdir -p "$1"; echo 1 > "$1/r"; echo 2 > f; rm ../beside/f; echo 3 > ../store/f'
+        done = _launch(place, "sh", "-c", script, "sh", "../out/deep")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert place.written() == {
+            "f": _sha("2\n"), f"{above}/beside/f": "deleted", f"{above}/out/deep/r": _sha("1\n"),
+        }  # fmt: skip
+    assert (_state(above / "project"), _state(above / "beside")) == before
+    assert (above / "store" / "f").read_text() == "3\n"
+    assert not (above / "out").exists()
 
 
 def test_perfpipes_own_directories_stay_reachable(project: Path, tmp_path: Path, mode: str) -> None:
@@ -978,6 +1006,8 @@ PORT = {"MASTER_PORT": "5", "PET_MASTER_PORT": "5"}
         ("torchrun --nnodes 2 t.py", None, {}),
         ("torchrun --nnodes=1:4 t.py", None, {}),
         ("accelerate launch --num_processes 2 t.py", 2, PORT),
+        ("python -m accelerate.commands.launch t.py", 3, PORT),
+        ("/bin/accelerate-launch t.py", 1, PORT),
         ("accelerate launch --main_process_port 0 t.py", None, {}),
         ("accelerate config", None, {}),
         ("python t.py torchrun-like", None, {}),

@@ -259,3 +259,21 @@ def state(path: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return (stat.S_IFMT(found.st_mode), found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def states(top: Path) -> dict[Path, tuple[int, ...]]:
+    """Return what shows whether each file below a directory was written."""
+    found = {}
+    pending = [top]
+    while pending:
+        try:
+            entries = [*os.scandir(pending.pop())]
+        except OSError:
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(path)
+            elif (known := state(path)) is not None:
+                found[path.relative_to(top)] = known
+    return found

@@ -47,8 +47,8 @@ _BYTECODE, _GIT = "__pycache__", ".git"
 class Place:
     """Where one launch runs: put `wrapper` in front of the words that `rewritten` returns.
 
-    `kind` is overlay, copy or in-place.  `notes` are sentences for the user, complete after
-    `written` and `outside`.
+    `kind` is overlay, copy or in-place.  `env` are the variables that the place adds.  `notes` are
+    sentences for the user, complete after `written` and `outside`.
     """
 
     kind: str
@@ -61,6 +61,7 @@ class Place:
     _copied: copying.Copied | None = None
     _before: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
     _names: tuple[Path, ...] = ()
+    _given: Mapping[str, str] = field(default_factory=dict)
     _also: Callable[[Path], overlay.Layer | None] | None = None
     _learn: Callable[[Path], bool] | None = None
 
@@ -71,7 +72,7 @@ class Place:
         elsewhere are overlaid too.  Ranks of torchrun and accelerate meet at a free port.
         """
         done, env = services.at_port(words, services.free_port())
-        self.env |= {name: value for name, value in env.items() if name not in os.environ}
+        self.env |= {name: value for name, value in env.items() if name not in self._given}
         elsewhere = directories.named_directories(done, self.cwd)
         self._watch.roots += elsewhere
         if self._overlaid is not None:
@@ -84,6 +85,19 @@ class Place:
                 self._note("paths in the command point into the copy of the directory")
             return moved
         return done
+
+    def variables(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a launch, from those that it would have elsewhere.
+
+        Paths in a copied directory point into the copy.  `rewritten` comes first.
+        """
+        copied = self._copied
+        if copied is None:
+            return {**given, **self.env}
+        inherited = {name: os.environ.get(name, "") for name in directories.PATHS}
+        moved = {name: self.moved(copied, value) for name, value in {**inherited, **given}.items()}
+        changed = {name: value for name, value in moved.items() if value != inherited.get(name)}
+        return {**given, **changed, **self.env}
 
     def _overlay(self, directory: Path) -> None:
         if self._overlaid is None or self._also is None:
@@ -129,7 +143,7 @@ class Place:
                 for relative, file in overlay.changes(layer):
                     yield (relative if own else layer.directory / relative), file
             return
-        after = _states(self.cwd)
+        after = copying.states(self.cwd)
         for relative in {**self._before, **after}:
             if self._before.get(relative) != after.get(relative):
                 yield relative, self.cwd / relative if relative in after else None
@@ -315,8 +329,9 @@ class Protection:
         elif self.kind == "copy":
             place = self._copy(room, env)
         else:
-            place = Place("in-place", self.directory, env, _before=_states(self._real))
+            place = Place("in-place", self.directory, env, _before=copying.states(self._real))
         place._watch, place._learn = self._watching(place), self._learned
+        place._given = {**os.environ, **self._env}
         if self.why:
             place._note(self.why)
         return place
@@ -368,11 +383,11 @@ class Protection:
 
     def _may_overlay(self, directory: Path) -> bool:
         """Return whether another directory is only the program's, as far as one can see."""
-        own = (self._real, *self._kept(), *directories.temporary(), home())
+        shared = (*directories.temporary(), home())
         return (
             directory.is_dir()
             and os.access(directory, os.W_OK)
-            and not any(path.is_relative_to(directory) for path in own)
+            and not any(path.is_relative_to(directory) for path in shared)
             and not directory.is_relative_to(self._real)
             and not directories.is_shared(directory)
         )
@@ -403,15 +418,9 @@ class Protection:
         self._shared = copied.shared = [*dict.fromkeys([*self._shared, *copied.shared])]
         names = tuple(dict.fromkeys([self._real, self.directory, source]))
         place = Place(
-            "copy", copied.target, env, _copied=copied, _before=_states(copied.target),
+            "copy", copied.target, env, _copied=copied, _before=copying.states(copied.target),
             _names=names,
         )  # fmt: skip
-        known = {**os.environ, **self._env}
-        for name, value in known.items():
-            if (name in self._env or name in directories.PATHS) and (
-                moved := place.moved(copied, value)
-            ) != value:
-                place.env[name] = moved
         if large := [path for path in copied.shared if (self._real / path).is_file()]:
             place._note(
                 f"{_listed(large)} {'is' if len(large) == 1 else 'are'} not copied: the copy links "
@@ -456,7 +465,7 @@ class Protection:
     def _run(
         self, place: Place, words: Sequence[str], timeout: float, env: Mapping[str, str]
     ) -> Finished:
-        variables = {**self._env, **place.env, **env}
+        variables = place.variables({**self._env, **env})
         return run([*place.wrapper, *words], cwd=place.cwd, env=variables, timeout=timeout)
 
 
@@ -468,24 +477,6 @@ def hint(text: str, kind: str) -> str | None:
             "copy, or --in-place"
         )
     return None
-
-
-def _states(top: Path) -> dict[Path, tuple[int, ...]]:
-    """Return what shows whether each file below a directory was written."""
-    found = {}
-    pending = [top]
-    while pending:
-        try:
-            entries = [*os.scandir(pending.pop())]
-        except OSError:
-            continue
-        for entry in entries:
-            path = Path(entry.path)
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(path)
-            elif (known := copying.state(path)) is not None:
-                found[path.relative_to(top)] = known
-    return found
 
 
 def _listed(paths: Sequence[Path]) -> str:

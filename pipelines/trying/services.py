@@ -35,6 +35,9 @@ _MEETING = re.compile(
     r"--?(master[-_](port|addr)|main_process_(port|ip)|rdzv[-_]\w+|standalone|machine_rank"
     r"|node[-_]rank)(=.*)?"
 )
+#: Last words of the launcher of accelerate.
+_ACCELERATE = ("launch", "accelerate-launch", "accelerate.commands.launch")
+
 _NODES = re.compile(r"--?(nnodes|num_machines)")
 
 
@@ -67,8 +70,8 @@ def at_port(words: Sequence[str], port: int) -> tuple[list[str], dict[str, str]]
     if at is None:
         return [*words], {}
     env = {"MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
-    if words[at] == "launch":
-        # accelerate reads no variable.
+    if PurePath(words[at]).name in _ACCELERATE:
+        # It reads no variable.
         return [*words[: at + 1], "--main_process_port", str(port), *words[at + 1 :]], env
     return [*words], env
 
@@ -82,6 +85,7 @@ def _launcher(words: Sequence[str]) -> int | None:
             name == "torchrun"
             or (before == "-m" and name in ("torch.distributed.run", "torch.distributed.launch"))
             or (name == "launch" and before in ("accelerate", "accelerate.commands.accelerate_cli"))
+            or name == "accelerate-launch"
             or (before == "-m" and name == "accelerate.commands.launch")
         ):
             break
