@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import keyword
 import os
 import signal
 import sys
@@ -63,7 +64,9 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"perfpipe.pipelines.commands.{cmd_name}")
+        # A module cannot have the name of a keyword.
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        module = importlib.import_module(f"perfpipe.pipelines.commands.{name}")
         command = getattr(module, f"{cmd_name}_command")
         if not isinstance(command, click.Command):
             raise TypeError(f"{module.__name__} has no command")

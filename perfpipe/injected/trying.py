@@ -46,10 +46,10 @@ def _layer(
 
 
 class _GpuSteps:
-    """When the GPU ended the work of each step: the host runs ahead, so its own times are not enough.
+    """When the GPU ended each step: the host runs ahead, so its own times are not enough.
 
-    An event is recorded on the current stream after each step, and read when the GPU has passed it,
-    so nothing waits.  `ms` are the times from one event to the next; the first is from the first.
+    An event is recorded on the current stream after each step, and read when the GPU has passed
+    it, so nothing waits.  `ms` are the times from one event to the next.
     """
 
     def __init__(self, torch: "Any") -> None:

@@ -1,4 +1,4 @@
-"""Chooses the levers to try: those that findings call for, or that cost nothing, by their promise."""
+"""Chooses the levers to try: those that findings call for, and those that cost nothing."""
 
 from __future__ import annotations
 

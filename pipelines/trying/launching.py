@@ -21,7 +21,7 @@ from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.pipelines.tools import explain
 from perfpipe.pipelines.trying.levers import Lever, plain_path
-from perfpipe.pipelines.trying.protecting import Place, Protection
+from perfpipe.pipelines.trying.protecting import Place, Protection, hint
 from perfpipe.pipelines.workload import Params
 from perfpipe.scratch import scratch
 
@@ -175,7 +175,7 @@ class Launches:
             finished = run(
                 [*place.wrapper, *words],
                 cwd=place.cwd,
-                env={**variables, **place.env, **(env or {})},
+                env=place.variables({**variables, **(env or {})}),
                 timeout=timeout or program.timeout,
                 log=log,
                 on_line=said.feed,
@@ -226,7 +226,7 @@ class Launches:
         said: ProgramOutput,
         began_ns: int,
     ) -> Launched:
-        failure, why = self._failure(finished)
+        failure, why = self._failure(finished, place.kind)
         if place.failure is not None:
             failure, why = "not_started", place.failure
         written = place.written()
@@ -251,12 +251,13 @@ class Launches:
             total_bytes=_largest(memory, "total_bytes"),
             seen=frozenset(name for own in reports for name in ("torch", *own.get("seen", ()))),
             written=written,
-            outside=place.outside(),
+            # Looking takes seconds, and other programs write meanwhile: the first launch is enough.
+            outside=place.outside() if self.count == 1 else (),
             place=place.kind,
             notes=tuple(place.notes),
         )
 
-    def _failure(self, finished: Finished) -> tuple[str | None, str]:
+    def _failure(self, finished: Finished, place: str) -> tuple[str | None, str]:
         program = self._program
         if finished.timed_out:
             return "hung", f"it took longer than {finished.seconds:.0f} s and was killed"
@@ -265,6 +266,8 @@ class Launches:
             return None, ""
         text = finished.stdout + finished.stderr
         why = explain(text) or finished.complaint() or f"exit code {finished.returncode}"
+        if more := hint(text, place):
+            why = f"{why}; {more}"
         memory = "out of memory" in text.lower() or "OutOfMemoryError" in text
         return "out_of_memory" if memory else "crash", why
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perfpipe.errors import InputError, PerfpipeError, TaskFailed, ToolMissing
+from perfpipe.analysis.trying.pace import LAUNCH
+from perfpipe.errors import InputError, PerfpipeError, StoreError, TaskFailed, ToolMissing
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.console import progress
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.plan import Plan
-from perfpipe.pipelines.runner import execute
 from perfpipe.pipelines.reporting import make_report
+from perfpipe.pipelines.runner import execute
 from perfpipe.pipelines.runs import Run, new_id
+from perfpipe.pipelines.signals import Ended
 from perfpipe.pipelines.tasks import Task, directory_of, task_of
 from perfpipe.pipelines.tools import find_tool_on
 from perfpipe.pipelines.trying.bench import PLAIN, Bench
-from perfpipe.pipelines.trying.choosing import Advice, advice_of, candidates
-from perfpipe.pipelines.trying.launching import Launches, Program
+from perfpipe.pipelines.trying.choosing import Advice, Candidate, advice_of, candidates
+from perfpipe.pipelines.trying.launching import Launched, Launches, Program
 from perfpipe.pipelines.trying.levers import Lever, levers, named
 from perfpipe.pipelines.trying.own import own_levers
 from perfpipe.pipelines.trying.protecting import Protection
@@ -30,7 +33,7 @@ from perfpipe.provenance import provenance, utc_now
 from perfpipe.runrecord import RunRecord
 from perfpipe.scratch import scratch
 from perfpipe.store import Store, storing
-from perfpipe.trialrecord import LeverTrial, Trial, read_all, write
+from perfpipe.trialrecord import LeverTrial, StackTrial, Trial, read_all, write
 from perfpipe.units import format_ns
 
 
@@ -96,6 +99,22 @@ class Places:
             )
         return self._known[name]
 
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for own in self._known.values():
+            own.close()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A run with a timeline, what its findings recommend by technique, and the verdict."""
+
+    run: RunRecord | None = None
+    advice: Mapping[str, Advice] = field(default_factory=dict)
+    verdict: str = ""
+
 
 def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail: Say) -> Trial:
     """Try levers on a program, and return the trial, which is then in the store.
@@ -113,98 +132,150 @@ def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail:
         subject.command, subject.directory, workload.env, workload.timeout, wishes.steps,
         workload.duration,
     )  # fmt: skip
-    trial_id = new_id(workload.name, utc_now())
     with storing(store.root):
         store.root.mkdir(parents=True, exist_ok=True)  # launches reach it through an overlay
-    with scratch() as folder:
-        places = Places(subject.directory, wishes.protection, store.root, workload.env)
+    with (
+        scratch() as folder,
+        Places(subject.directory, wishes.protection, store.root, workload.env) as places,
+    ):
         launches = Launches(program, places.of, folder)
         bench = Bench(launches, wishes.budget_s, detail)
         trying = Trying(bench, seeded(wishes.seed), wishes.accept, wishes.rounds)
-        say("launching the program without changes, to see that it runs")
-        first = bench.launch(PLAIN, counts=False)
-        say(f"  {format_ns(1e9 * first.seconds)}, in {first.place}")
-        run, advice, diagnosis = _diagnosis(subject, store, wishes, launches, places, say)
-        bench.began = time.monotonic()
-        say("comparing the program with itself")
-        trying.measure_plain(first)
-        found = candidates(
-            wanted, advice, first.seen, read_all(store.root), asked=bool(wishes.names)
-        )
-        unsteady = trying.unsteady
-        found = trying.choose(found, wishes.most, unsteady)
-        chosen = [one for one in found if one.left_out is None]
-        rounds = trying.planned_rounds(chosen)
-        if chosen:
-            say(announced(bench, chosen, rounds))
-            for one in chosen:
-                bound = one.advice and one.advice.bound_pct
-                promised = f" (at most {bound:.1f} %)" if bound else ""
-                say(f"  {one.lever.name}: {one.lever.title}{promised}")
-        trying.measure_levers(chosen, rounds)
-        rows = sorted(trying.levers, key=lambda own: -(own.gained.gain_pct or -1e9))
-        helpful = trying.helpful(chosen)
-        stack = None
-        if (best := trying.best_stack(helpful)) is not None:
-            say(f"confirming {best.name} on fresh launches")
-            stack = trying.confirm(best, {row.name: row for row in rows})
-        trial = Trial(
-            trial_id=trial_id,
-            program=workload.name,
-            at=utc_now(),
-            unit=bench.plain[0].pace.unit,
-            plain_ms=trying.plain_ms,
-            plain_launches=len(bench.plain),
-            aa=trying.aa(),
-            aa_results=trying.aa_results().kind,
-            levers=(*rows, *(left_out(one) for one in found if one.left_out is not None)),
-            stack=stack,
-            gpu=machine(workload.env),
-            words=subject.words or subject.task.command,
-            run_id=run.run_id if run else None,
-            reports=run.reports if run else (),
-            plain_memory_bytes=bench.plain[-1].memory_bytes,
-            launches=launches.count,
-            seconds=round(time.monotonic() - began, 1),
-            budget_s=wishes.budget_s,
-            protection=first.place,
-            diagnosis=diagnosis,
-            unsteady=unsteady,
-            notes=tuple(trying.notes) + _outside(first.outside),
-            provenance=provenance(),
-        )
+        state = _State(subject, wishes, trying, began)
+        try:
+            _measure(state, wanted, store, places, say)
+        except BaseException as error:
+            if trying.levers and state.trial.plain_launches:
+                trying.notes.append("the trial was interrupted: nothing was confirmed")
+                with suppress(StoreError):
+                    write(store.root, state.trial)
+                if isinstance(error, Ended):
+                    error.advice = f"; what was measured is trial {state.trial_id}"
+            raise
+        trial = state.trial
         write(store.root, trial)
         return trial
 
 
-def _outside(files: Sequence[str]) -> tuple[str, ...]:
+class _State:
+    """A trial in progress, and what is known besides its measurements."""
+
+    def __init__(self, subject: Subject, wishes: Wishes, trying: Trying, began: float) -> None:
+        self._subject, self._wishes, self._trying = subject, wishes, trying
+        self._began = began
+        self.trial_id = new_id(subject.workload.name, utc_now())
+        self.first: Launched | None = None
+        self.diagnosed = Diagnosis()
+        self.found: Sequence[Candidate] = ()
+        self.stack: StackTrial | None = None
+
+    @property
+    def rows(self) -> list[LeverTrial]:
+        """The levers that were launched, the one that gained most first."""
+        return sorted(self._trying.levers, key=lambda own: -(own.gained.gain_pct or -1e9))
+
+    @property
+    def trial(self) -> Trial:
+        """What is known so far."""
+        trying, bench, run = self._trying, self._trying.bench, self.diagnosed.run
+        subject, first = self._subject, self.first
+        return Trial(
+            trial_id=self.trial_id,
+            program=subject.workload.name,
+            at=utc_now(),
+            unit=bench.plain[0].pace.unit if bench.plain else LAUNCH,
+            plain_ms=trying.plain_ms,
+            plain_launches=len(bench.plain),
+            aa=trying.aa(),
+            aa_results=trying.aa_results().kind,
+            levers=(*self.rows, *(left_out(one) for one in self.found if one.left_out)),
+            stack=self.stack,
+            gpu=machine(subject.workload.env),
+            words=subject.words or subject.task.command,
+            run_id=run.run_id if run else None,
+            reports=run.reports if run else (),
+            plain_memory_bytes=bench.plain[-1].memory_bytes if bench.plain else None,
+            launches=bench.launches.count,
+            seconds=round(time.monotonic() - self._began, 1),
+            budget_s=self._wishes.budget_s,
+            protection=first.place if first else "",
+            diagnosis=self.diagnosed.verdict,
+            unsteady=trying.unsteady,
+            notes=(*trying.notes, *(first.notes if first else ()), *_outside(first)),
+            provenance=provenance(),
+        )
+
+
+def _measure(
+    state: _State, wanted: Sequence[Lever], store: Store, places: Places, say: Say
+) -> None:
+    """Measure the plain program, levers and their best stack."""
+    subject, wishes, trying = state._subject, state._wishes, state._trying
+    bench = trying.bench
+    say("launching the program without changes, to see that it runs")
+    first = state.first = bench.launch(PLAIN, counts=False)
+    say(f"  {format_ns(1e9 * first.seconds)}, in {_PLACES[first.place]}")
+    state.diagnosed = _diagnosis(subject, store, wishes, bench.launches, places, say)
+    bench.began = time.monotonic()
+    say("comparing the program with itself")
+    trying.measure_plain(first)
+    known = read_all(store.root)
+    advice = state.diagnosed.advice
+    found = candidates(wanted, advice, first.seen, known, asked=bool(wishes.names))
+    state.found = found = trying.choose(found, wishes.most, trying.unsteady)
+    chosen = [one for one in found if one.left_out is None]
+    rounds = trying.planned_rounds(chosen)
+    if chosen:
+        say(announced(bench, chosen, rounds))
+        for one in chosen:
+            bound = one.advice and one.advice.bound_pct
+            promised = f" (at most {bound:.1f} %)" if bound else ""
+            say(f"  {one.lever.name}: {one.lever.title}{promised}")
+    trying.measure_levers(chosen, rounds)
+    best = trying.best_stack(trying.helpful(chosen))
+    if best is not None:
+        say(f"confirming {best.name} on fresh launches")
+        state.stack = trying.confirm(best, {row.name: row for row in state.rows})
+
+
+#: Where launches run, in words.
+_PLACES = {
+    "overlay": "an overlay of the working directory",
+    "copy": "a copy of the working directory",
+    "in-place": "the working directory itself",
+}
+
+
+def _outside(launched: Launched | None) -> tuple[str, ...]:
+    """Return a note on files elsewhere that changed during a launch."""
+    files = launched.outside if launched else ()
     if not files:
         return ()
     first = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
-    return (f"the program also writes outside its directory: {first}",)
+    return (f"files outside the directory that changed during the first launch: {first}",)
 
 
 def _diagnosis(
     subject: Subject, store: Store, wishes: Wishes, launches: Launches, places: Places, say: Say
-) -> tuple[RunRecord | None, dict[str, Advice], str]:
-    """Return a run with a timeline, what its findings recommend, and the verdict on it."""
+) -> Diagnosis:
+    """Return what the latest timeline of the program says; without one, record one."""
     if not wishes.diagnose:
-        return None, {}, ""
+        return Diagnosis()
     run = subject.run or (None if wishes.fresh else _known(subject, store))
     if run is not None:
         say(f"using the timeline of {run.run_id}")
     else:
         run = _traced(subject, store, launches, places, say)
     if run is None:
-        return None, {}, ""
+        return Diagnosis()
     try:
         advice = advice_of(store, run.reports)
         verdict = make_report(store, [run.run_id]).verdict
     except PerfpipeError as error:
         say(f"no findings: {error}")
-        return run, {}, ""
+        return Diagnosis(run)
     say(f"  {verdict}")
-    return run, advice, verdict
+    return Diagnosis(run, advice, verdict)
 
 
 def _known(subject: Subject, store: Store) -> RunRecord | None:

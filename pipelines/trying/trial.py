@@ -92,7 +92,7 @@ class Trying:
     def choose(
         self, found: Sequence[Candidate], most: int | None, unsteady: str = ""
     ) -> list[Candidate]:
-        """Leave out the candidates that the budget does not allow, or all of an unsteady program."""
+        """Leave out what the budget does not allow, and all levers of an unsteady program."""
         if unsteady:
             why = "the program does other work in each launch"
             return [replace(own, left_out=own.left_out or why) for own in found]

@@ -137,8 +137,14 @@ class _TryCommand(WithProgram):
     show_default=True,
     help="With 'inconclusive', exit with 4 if nothing was decided.",
 )
-@click.option("--list", "as_list", is_flag=True, is_eager=True, callback=lambda ctx, _, value: _show_levers(ctx, value),
-              expose_value=False, help="List the levers.")  # fmt: skip
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, value: _show_levers(ctx, wanted=value),
+    help="List the levers.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the trial as JSON.")
 @store_option
 @click.pass_context
@@ -235,7 +241,7 @@ def _show(trial: Any) -> None:
         click.echo(line)
 
 
-def _show_levers(ctx: click.Context, wanted: bool) -> None:
+def _show_levers(ctx: click.Context, *, wanted: bool) -> None:
     """Print the levers, and exit, if wanted."""
     from perfpipe.pipelines.trying.levers import levers
 
