@@ -10,6 +10,7 @@ _FILES = {
         from torch import nn, optim
         class cuda:
             is_initialized = is_available = staticmethod(lambda: False)
+        class _C: pass
         class jit:
             is_tracing = staticmethod(lambda: False)
     """,
@@ -84,8 +85,8 @@ _TRANSFORMERS = {
     "generation/stopping_criteria.py": """
         import torch
         class StoppingCriteriaList(list):
-            def __call__(self, ids, scores):
-                return len(ids) >= scores
+            def __call__(self, input_ids, scores):
+                return len(input_ids) >= scores
     """,
     "generation/utils.py": """
         import torch

@@ -289,6 +289,9 @@ class Loader(DataLoader):
         super().__init__(dataset, 4)
 class Cuda(Own):
     def __getitem__(self, i): return torch.ones(1).cuda()
+class Named(Own):
+    device = "cpu"
+    def __init__(self, device): self.device = device
 def items(loader):
     return sorted(int(one) for batch in loader for one in batch)
 net = torch.nn.Linear(1, 1)
@@ -299,7 +302,8 @@ for loader in (DataLoader(Own(), 4), DataLoader(Own(), 2, True, None, None, 1), 
     found = items(loader) if loader.batch_size else sorted(loader)
     assert [int(one) for one in found] == list(range(8)), found
     print(loader.num_workers, loader.persistent_workers, loader.pin_memory)
-unused, cuda = DataLoader(Own(), 4), DataLoader(Cuda(), 4)
+unused, cuda = DataLoader(Own(), 4), DataLoader(torch.utils.data.ConcatDataset([Own(), Cuda()]), 4)
+DataLoader(torch.utils.data.Subset(Named(torch.device("cuda", 1)), [1, 2]))
 first = DataLoader(Own(), 4)
 again = DataLoader(first.dataset, batch_sampler=first.batch_sampler, num_workers=first.num_workers)
 items(again)
@@ -324,6 +328,7 @@ def test_loaders_get_workers_where_that_is_safe(programs: Programs) -> None:
     refused = found.lever()["refused"]
     assert refused[0] == "DataLoader: 2 workers already"
     assert "without get_worker_info" in refused[1] and "uses CUDA" in refused[2]
+    assert "is on the GPU" in refused[3]
 
 
 MODELS = """
@@ -592,6 +597,26 @@ def test_activations_are_kept_by_copies_of_checkpoint_too(programs: Programs) ->
     assert found.lever()["counters"] == {"calls": 2}
     own = programs(MODELS + "net(torch.ones(2, 8))", ["no_checkpointing"]).lever()
     assert (own["applied"], own["effective"]) == ([], None)
+
+
+def test_parts_that_a_backward_pass_calls_again_are_no_models(programs: Programs) -> None:
+    code = MODELS + """
+from torch.utils.checkpoint import checkpoint
+class Deep(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = Net(), Net()
+    def forward(self, x):
+        x = checkpoint(self.one, x, use_reentrant=True)
+        return checkpoint(self.two, x, use_reentrant=False)
+net = Deep()
+for _ in range(3):
+    net(torch.ones(2, 8, requires_grad=True)).sum().backward()
+"""  # fmt: skip
+    found = programs(code, ["bf16"])
+    assert found.done.returncode == 0, found.done.stderr
+    assert found.where() == {"autocast around Deep (0.000144 M parameters)": 1}
+    assert found.lever()["counters"] == {"calls": 3}
 
 
 def test_convolutions_get_another_layout(programs: Programs) -> None:

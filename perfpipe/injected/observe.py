@@ -39,7 +39,7 @@ def _nothing(*args: "Any") -> None:
 #: What trying.py does around an outermost call, after a step, for each token, and with a report.
 around: "Callable[..., Any] | None" = None
 after_step: "Callable[[Any, bool], Any]" = _nothing
-after_token: "Callable[[], Any]" = _nothing
+after_token: "Callable[[Any], Any]" = _nothing
 after_report: "Callable[[int, bool], Any]" = _nothing
 
 #: Sets what torch.compile does with the frames of this thread, and returns what it did before.
@@ -258,13 +258,13 @@ def after_stopping(stopping: "Any") -> None:
     call = stopping.StoppingCriteriaList.__call__
 
     @functools.wraps(call)
-    def observed_criteria(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+    def observed_criteria(self: "Any", input_ids: "Any", *args: "Any", **kwargs: "Any") -> "Any":
         try:
             _process.generated()
         except Exception:
             pass
-        after_token()
-        return call(self, *args, **kwargs)
+        after_token(input_ids)
+        return call(self, input_ids, *args, **kwargs)
 
     observed_criteria._torchdynamo_inline = call  # type: ignore[attr-defined]
     stopping.StoppingCriteriaList.__call__ = observed_criteria

@@ -107,13 +107,18 @@ class Own:
         utils = sys.modules.get("torch._dynamo.utils")
         if utils is None:
             return {}
-        kinds = utils.counters
+        counters = utils.counters  # asking for a kind that is missing would add it
+
+        def count(kind: str, *names: str) -> int:
+            own = counters.get(kind, {})
+            return sum(own.get(name, 0) for name in names or own)
+
         return {
-            "frames": kinds["frames"]["total"],
-            "frames_compiled": kinds["frames"]["ok"],
-            "graphs": kinds["stats"]["unique_graphs"],
-            "graph_breaks": sum(kinds["graph_break"].values()),
-            "cudagraph_skips": kinds["inductor"]["cudagraph_skips"],
+            "frames": count("frames", "total"),
+            "frames_compiled": count("frames", "ok"),
+            "graphs": count("stats", "unique_graphs"),
+            "graph_breaks": count("graph_break"),
+            "cudagraph_skips": count("inductor", "cudagraph_skips"),
         }
 
     def _add(self, texts: "list[str]", text: str) -> None:

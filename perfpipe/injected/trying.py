@@ -1,7 +1,8 @@
 """Applies levers to a program that is observed: changes which `perfpipe try` measures.
 
 $PERFPIPE_TRY_PLAN names a JSON file: {"levers": [{"name", "file", "options"}], "record", "steps",
-"verify"}.  The functions of observe.py record times as usual, those of recording.py record results
+"verify"}.  With "verify", levers add their options for a launch that compares results only.  The
+functions of observe.py record times as usual, those of recording.py record results
 if "record" is set, and the file of each lever is executed, in the order of the plan, when PyTorch
 has been imported.  With "steps", the program ends after as many steps, tokens or calls.
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # imports.py gives these to every helper.
 after: "Callable[[str, Callable[[Any], Any]], None]" = globals()["after"]
 load: "Callable[[str], dict[str, Any]]" = globals()["load"]
+
+#: What PyTorch says outside of backward passes.
+NO_BACKWARD = -1
 
 #: Number of compilations and of steps whose times are kept.
 MOST_SPANS, MOST_STEPS = 4096, 1 << 14
@@ -89,6 +93,7 @@ class _Trial:
         self.plan = plan
         self.levers: "list[Own]" = []
         self.torch: "Any" = None
+        self.backward: "Callable[[], int]" = lambda: NO_BACKWARD
         self.models: "dict[int, Any]" = {}  # by id of a module: a reference, whether a model
         self.compiling: "list[list[int]]" = []
         self.restart()
@@ -103,6 +108,7 @@ class _Trial:
     def install(self, torch: "Any") -> None:
         """Let the levers register what they do."""
         self.torch = torch
+        self.backward = getattr(torch._C, "_current_graph_task_id", lambda: NO_BACKWARD)
         for entry in self.plan["levers"]:
             own = _own["Own"](entry["name"], entry.get("options") or {}, torch, after, load)
             self.levers.append(own)
@@ -110,6 +116,8 @@ class _Trial:
 
     def _install(self, own: "Own", entry: "dict[str, Any]") -> None:
         names = load(entry["file"])
+        if self.plan.get("verify"):
+            own.options = {**own.options, **names.get("VERIFY", {})}
         after("torch._dynamo.eval_frame", lambda frames: observe["skip"](frames, names))
         install = names.get("install")
         if install is not None:
@@ -135,7 +143,9 @@ class _Trial:
     def around(self, call: "Any", module: "Any", args: "Any", kwargs: "Any") -> "Any":
         """Make an outermost call."""
         try:
-            model = not self.torch.jit.is_tracing() and self.known(module)
+            # A backward pass calls parts of models to compute activations again.
+            inner = self.torch.jit.is_tracing() or self.backward() != NO_BACKWARD
+            model = not inner and self.known(module)
         except Exception:
             model = False
         if not model:
@@ -170,9 +180,11 @@ class _Trial:
             self.gpu_steps = _GpuSteps(self.torch)
         self.gpu_steps.stepped()
 
-    def generated(self) -> None:
-        """Count a token."""
+    def generated(self, ids: "Any") -> None:
+        """Count a token of each sequence; `ids` are all tokens."""
         self.tokens += 1
+        if recording:
+            _quietly(recording["generated"], ids)
         if not self.trains and not self.steps:
             self.end_after(self.tokens)
 
@@ -283,8 +295,8 @@ def _after_step(optimizer: "Any", begun: bool) -> None:
     _trial.stepped(optimizer, begun)
 
 
-def _after_token() -> None:
-    _trial.generated()
+def _after_token(ids: "Any") -> None:
+    _trial.generated(ids)
 
 
 def _after_report(now: int, ended: bool) -> None:
@@ -338,7 +350,7 @@ def _record(torch: "Any") -> None:
     global recording
     names = load("recording.py")
     names["install"](torch, _trial.plan)
-    after("torch._dynamo.eval_frame", lambda frames: observe["skip"](frames, names))
+    after("torch._dynamo.eval_frame", names["after_dynamo"])
     recording = names
     sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_before_step)
 

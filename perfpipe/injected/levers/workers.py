@@ -23,6 +23,14 @@ ORDER = 50
 #: Random numbers of augmentation then depend on the batch, not on the worker.
 VERIFY: "dict[str, Any]" = {"pinned": True}
 
+#: Variables with the number of ranks on a node: of torchrun, Open MPI, Intel MPI and Slurm.
+RANKS = (
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "SLURM_NTASKS_PER_NODE",
+)
+
 #: Workers beyond this number are rarely useful.
 MOST = 8
 
@@ -40,8 +48,8 @@ def _wanted(options: "dict[str, Any]") -> int:
         return int(options["workers"])
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-    return min(MOST, max(1, cores // ranks))
+    ranks = [os.environ[name] for name in RANKS if os.environ.get(name, "").isdigit()]
+    return min(MOST, max(1, cores // max(1, int(ranks[0]) if ranks else 1)))
 
 
 def _functions(kind: type) -> "Any":
@@ -64,25 +72,43 @@ def _names(codes: "Any") -> "set[str]":
     return found
 
 
+def _parts(dataset: "Any", depth: int = 8) -> "list[Any]":
+    """Return a data set and those that it consists of: Subset, ConcatDataset."""
+    inner = [getattr(dataset, "dataset", None), *_listed(getattr(dataset, "datasets", None))]
+    parts = [_parts(one, depth - 1) for one in inner if one is not None] if depth else []
+    return [dataset, *(each for own in parts for each in own)]
+
+
+def _listed(value: "Any") -> "list[Any]":
+    return list(value[:16]) if isinstance(value, (list, tuple)) else []
+
+
+def _on_gpu(torch: "Any", value: "Any") -> bool:
+    """Return whether a value of a data set is on a GPU, or names one."""
+    if isinstance(value, torch.Tensor):
+        return bool(value.is_cuda)
+    return isinstance(value, (str, torch.device)) and str(value).split(":")[0] == "cuda"
+
+
 def _why_not(torch: "Any", dataset: "Any", collate: "Any") -> "str | None":
     """Return why workers cannot load a data set."""
-    kind = type(dataset)
-    own = [c for k, c in _functions(kind) if not k.__module__.startswith("torch.utils.data.")]
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.current_process().daemon:
         return "its process may not start others"
-    iterable = isinstance(dataset, torch.utils.data.IterableDataset)
-    shares = "get_worker_info" in _names(own) or kind.__module__.split(".")[0] == "datasets"
-    if iterable and not shares:
-        return "IterableDataset without get_worker_info: workers would repeat its items"
-    values = list(getattr(dataset, "__dict__", {}).values())
-    values += [one for value in values if isinstance(value, (list, tuple)) for one in value[:16]]
-    if any(isinstance(one, torch.Tensor) and one.is_cuda for one in values):
-        return "the data set is on the GPU"
-    code = getattr(collate, "__code__", None)
-    if "cuda" in _names([*own, *([code] if code is not None else [])]):
-        return "the data set uses CUDA"
-    return None
+    codes = [collate.__code__] if hasattr(collate, "__code__") else []
+    for part in _parts(dataset):
+        kind = type(part)
+        own = [c for k, c in _functions(kind) if not k.__module__.startswith("torch.utils.data.")]
+        codes += own
+        iterable = isinstance(part, torch.utils.data.IterableDataset)
+        shares = "get_worker_info" in _names(own) or kind.__module__.split(".")[0] == "datasets"
+        if iterable and not shares:
+            return "IterableDataset without get_worker_info: workers would repeat its items"
+        values = list(getattr(part, "__dict__", {}).values())
+        values += [each for value in values for each in _listed(value)]
+        if any(_on_gpu(torch, value) for value in values):
+            return "the data set is on the GPU"
+    return "the data set uses CUDA" if "cuda" in _names(codes) else None
 
 
 def install(own: "Any") -> None:
