@@ -16,6 +16,8 @@ from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs
 from perfpipe.analysis.gate.judging import ONE_RUN
 from perfpipe.analysis.gate.limits import told
 from perfpipe.analysis.gate.power import further_runs
+from perfpipe.analysis.trying.results import Compared as Results
+from perfpipe.analysis.trying.series import Kind
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.units import counted
 
@@ -64,6 +66,7 @@ class Decision:
     most severe first.  `further_runs` is how many more runs a side would decide an inconclusive
     verdict, None if unknown.  `basis` says which changes count, and why.
     `alike` says that both sides are the same program (A/A): any difference is a false alarm.
+    `results` says whether both sides print the same results, None if they were not compared.
     """
 
     verdict: Verdict
@@ -74,12 +77,20 @@ class Decision:
     further_runs: int | None = None
     basis: str = ""
     alike: bool = False
+    results: Results | None = None
 
     @property
     def advice(self) -> str:
         """The advice for this action and verdict."""
         alike = _ADVICE_ALIKE.get(self.verdict) if self.alike else None
         return alike or _ADVICE[self.action]
+
+    @property
+    def results_note(self) -> str:
+        """A sentence if the results differ; the verdict on the times does not depend on them."""
+        if self.results is None or self.results.kind != Kind.DIFFER:
+            return ""
+        return f"Results differ: {self.results.why[:1].lower()}{self.results.why[1:]}"
 
 
 def decide(

@@ -17,7 +17,10 @@ from typing import NamedTuple
 from perfpipe.files import packaged
 
 #: Most characters that are read, half of them from the end, and most numbers of a series.
-_MOST_TEXT, _MOST_NUMBERS = 4_000_000, 4096
+_MOST_TEXT, _MOST_NUMBERS = 2_000_000, 4096
+
+#: Message in which a program says whether its result is right; also the line of its numbers.
+VALIDATION = "validation"
 
 #: Words before a number that are looked at, and the longest line.
 _WORDS, _LONGEST = 4, 1000
@@ -107,7 +110,7 @@ def _declared(message: dict[str, object]) -> tuple[dict[Number, float], dict[str
     """Return the results in a message: those of a validation, and what is no version."""
     kind = str(message["perfpipe"])
     own = {name: value for name, value in message.items() if name != "perfpipe"}
-    if kind == "validation":
+    if kind == VALIDATION:
         return {
             Number(kind, at, f"validation {name.replace('_', ' ')}", True): float(value)
             for at, (name, value) in enumerate(sorted(own.items()))

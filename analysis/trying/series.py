@@ -114,7 +114,7 @@ def strong(
     if error <= limit:
         return Judged(Kind.WITHIN_TOLERANCE, f"{told}; {share(limit)} is allowed")
     if len(plain) < 2:
-        return Judged(Kind.UNKNOWN, f"{told}, and one plain launch does not show the scatter")
+        return Judged(Kind.UNKNOWN, f"{told}, and one launch does not show the scatter")
     repeats = f"to {share(scatter)}" if scatter else "bit for bit"
     return Judged(Kind.DIFFER, f"{told}; plain launches repeat {repeats}")
 
@@ -296,6 +296,6 @@ def _differ(
     text = f"{name} {number(before)} -> {number(after)} ({share(abs(after - before) / size)}"
     text += f", {share(limit)} allowed)"
     if len(curve.plain) < 2:
-        return Judged(Kind.UNKNOWN, f"{text}, and one plain launch does not show the scatter")
+        return Judged(Kind.UNKNOWN, f"{text}, and one launch does not show the scatter")
     repeats = f"to {share(scatter / size)}" if scatter else "bit for bit"
     return Judged(Kind.DIFFER, f"{text}; plain launches repeat {repeats}")

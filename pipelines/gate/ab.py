@@ -16,6 +16,7 @@ from perfpipe.calibrationrecord import Calibration
 from perfpipe.pipelines.collectors.base import Context, Say
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate.arms import Arm, labels_of
+from perfpipe.pipelines.gate.results import compared_results
 from perfpipe.pipelines.gate.sides import named
 from perfpipe.pipelines.gate.turns import Measuring, in_turns
 from perfpipe.pipelines.launcher import Launcher
@@ -85,11 +86,19 @@ def ab(
     rule = _Rule(labels_of(arms), rounds, early, arms[0].alike(arms[1]), calibration)
     first = _measured(arms, store, rule, progress)
     if not confirm or rule.alike or first.decision.verdict != Verdict.REGRESSED:
-        return first
+        return _with_results(first, store)
     progress.note("regressed; fresh rounds will confirm or reject it")
     again = _measured(arms, store, replace(rule, confirms=True), progress)
     runs = tuple(a + b for a, b in zip(first.runs, again.runs, strict=True))
-    return replace(again, rounds=first.rounds + again.rounds, runs=(runs[0], runs[1]))
+    both = replace(again, rounds=first.rounds + again.rounds, runs=(runs[0], runs[1]))
+    return _with_results(both, store)
+
+
+def _with_results(outcome: Outcome, store: Store) -> Outcome:
+    """Return an outcome whose decision says whether both arms print the same results."""
+    before, after = ([store.run(name) for name in names] for names in outcome.runs)
+    results = compared_results(store, before, after, "launches of arm a")
+    return replace(outcome, decision=replace(outcome.decision, results=results))
 
 
 def _measured(arms: tuple[Arm, Arm], store: Store, rule: _Rule, progress: Progress) -> Outcome:

@@ -15,12 +15,14 @@ from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.compare.story import Comparison, compare
 from perfpipe.analysis.gate.decision import Decision, Verdict, decide, headline
 from perfpipe.analysis.gate.limits import Limits, limits_of
+from perfpipe.analysis.trying.results import Compared as Results
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.errors import Inconclusive, Regressed, TaskFailed
 from perfpipe.picture import Picture
 from perfpipe.pipelines.gate import outputs as texts
 from perfpipe.pipelines.gate.calibrate import calibration_of
 from perfpipe.pipelines.gate.options import Outputs
+from perfpipe.pipelines.gate.results import compared_results
 from perfpipe.pipelines.gate.sides import Named, named
 from perfpipe.pipelines.options import json_document
 from perfpipe.pipelines.writing import write_text
@@ -40,7 +42,7 @@ class Compared:
     """Two sides and the decision about them; `confirmed` if fresh runs agree.
 
     A calibration of the workload on the machine says which changes count.  With `same_work` the
-    second side must measure the same work as the first one.
+    second side must measure the same work as the first one.  `results` are those that they print.
     """
 
     before: Named
@@ -49,6 +51,7 @@ class Compared:
     allow_mixed: bool = False
     calibration: Calibration | None = None
     same_work: bool = False
+    results: Results | None = None
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -72,13 +75,14 @@ class Compared:
     def decision(self) -> Decision:
         """The decision."""
         replayed = self.before.replayed or self.after.replayed
-        return decide(
+        decision = decide(
             self.pairs,
             failed=self.after.failed,
             replayed=replayed,
             confirmed=self.confirmed,
             calibration=self.calibration,
         )
+        return replace(decision, results=self.results)
 
     @property
     def _limits(self) -> Limits:
@@ -113,7 +117,14 @@ def compared(
     """Compare the sides behind two lists of names; raises InputError if they cannot be compared."""
     old, new = named(store, before, after, step_range=step_range, window=window)
     calibration = calibration_of(store, new.runs)
-    return Compared(old, new, allow_mixed=allow_mixed, calibration=calibration, same_work=same_work)
+    return Compared(
+        old,
+        new,
+        allow_mixed=allow_mixed,
+        calibration=calibration,
+        same_work=same_work,
+        results=compared_results(store, old.runs, new.runs, "runs of the baseline"),
+    )
 
 
 def raise_for(decision: Decision, *, unknown_too: bool, allow_not_comparable: bool) -> None:
@@ -178,6 +189,8 @@ def _print(decision: Decision, why: Explanation) -> None:
     console = Console(highlight=False)
     width = console.width
     console.print(f"{headline(decision)}.", markup=False)
+    if decision.results_note:
+        console.print(decision.results_note, markup=False)
     if decision.endpoints:
         console.print(f"{decision.basis}.", markup=False)
         console.print()

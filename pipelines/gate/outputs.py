@@ -38,6 +38,11 @@ def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
         "reason": decision.reason,
         "basis": decision.basis,
         "further_runs": decision.further_runs,
+        "results": decision.results
+        and {
+            "kind": decision.results.kind,
+            "why": decision.results.why,
+        },
         "why": {"text": why.text, "differences": [asdict(row) for row in why.rows]},
         "endpoints": [_row(pair) for pair in decision.endpoints],
         "kernels": [_row(pair) for pair in decision.kernels],
@@ -153,6 +158,8 @@ def comment(decision: Decision, why: Explanation) -> str:
     lines += _markdown(TITLES, [*rows(decision)])
     if decision.endpoints:
         lines += ["", f"{_escaped(decision.basis)}."]
+    if decision.results_note:
+        lines += ["", f"**{_escaped(decision.results_note)}**"]
     if why.text:
         lines += ["", f"**{why.title}:** {_escaped(why.text)}", ""]
         lines += _markdown(WHY_TITLES, [*why_rows(why)])
