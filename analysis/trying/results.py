@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from perfpipe.analysis.trying.series import (
     judged,
     number,
     same,
+    scatter_times,
+    share,
     strong,
     worst,
 )
@@ -320,6 +323,8 @@ class _Comparison:
                     limits["results.outputs_times"],
                     limits["results.unseeded_output_share"],
                 )
+            if trains:
+                yield from _later(f"later norms of {name}s", steps[1:], plain, other)
             return
         curve = curve_of(
             name, *([{s: v[0] for s, v in one.items()} for one in side] for side in (plain, other))
@@ -340,6 +345,7 @@ class _Comparison:
                 f"the first {name}", before, after, times, limits["results.unseeded_output_share"]
             )
             yield from _vanished(curve)
+            yield from _later(f"later {name}s", steps[1:], plain, other)
         else:
             yield self._first(
                 f"the first {name}", before, after, 1, limits["results.unseeded_output_share"]
@@ -491,6 +497,31 @@ def _vanished(curve: Curve) -> Iterator[Judged]:
         if all(one[at] for one in curve.plain) and not all(one[at] for one in curve.other):
             yield Judged(Kind.DIFFER, f"{curve.name} is 0 at step {step}")
             return
+
+
+def _later(
+    name: str,
+    steps: Sequence[int],
+    plain: Sequence[Mapping[int, Vector]],
+    other: Sequence[Mapping[int, Vector]],
+) -> Iterator[Judged]:
+    """Yield that norms in the course of training differ, which amplifies rounding; they may."""
+    if all(same(plain[0][at], one[at]) for at in steps for one in (*plain, *other)):
+        return
+    limit, inside, most = thresholds()["results.later_times"], True, 0.0
+    for at in steps:
+        own, new = ([one[at][0] for one in side] for side in (plain, other))
+        if not all(map(math.isfinite, own)):
+            break
+        scatter = scatter_times(len(own)) * (max(own) - min(own))
+        far = max(new, key=lambda value: abs(value - own[0]))
+        if not max(own) / limit - scatter <= far <= min(own) * limit + scatter:
+            yield Judged(Kind.DIFFER, f"{name}: {number(own[0])} -> {number(far)} at {at}")
+            return
+        inside &= abs(far - own[0]) <= scatter
+        most = max(most, abs(far - own[0]) / (abs(own[0]) or 1.0))
+    kind = Kind.WITHIN_SCATTER if inside and len(plain) > 1 else Kind.WITHIN_TOLERANCE
+    yield Judged(kind, f"{name} differ by at most {share(most)}")
 
 
 def _frozen(curve: Curve) -> Iterator[Judged]:
