@@ -83,6 +83,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_store.py
 	$(BIN)/python benchmarks/bench_agents.py
 	$(BIN)/python benchmarks/bench_gate.py
+	$(BIN)/python benchmarks/bench_try.py
 	$(BIN)/python benchmarks/bench_batch.py
 
 docs: $(VENV)/.installed-dev

@@ -41,12 +41,13 @@ def reported(folder: Path) -> list[Calls]:
     """Return the units of each process of a launch that does the program's work.
 
     A process without a readable report is skipped.  Processes that only have worse units than
-    others do not count, nor do those that only call smaller modules, to load data.
+    others do not count, nor do those that only call smaller modules, to load data, or that last
+    shorter, to try something at the start.
     """
     found = [own for path in sorted(folder.glob("report.*.json")) for own in _of_process(path)]
     best = min((UNITS.index(own.unit) for own in found), default=0)
     found = [own for own in found if own.unit == UNITS[best]]
-    return found if UNITS[best] == "step" else _largest(found)
+    return _lasting(found if UNITS[best] == "step" else _largest(found))
 
 
 def _of_process(path: Path) -> Sequence[Calls]:
@@ -115,7 +116,7 @@ def _calls(
 
 
 def _lasting(calls: Sequence[Calls]) -> list[Calls]:
-    """Return those that last the longest, as all optimizers of the longest loop do."""
+    """Return those that last the longest, as all ranks and the optimizers of the main loop do."""
     spans = [own.times_ns[-1] - own.times_ns[0] for own in calls]
     return [own for own, span in zip(calls, spans, strict=True) if 2 * span >= max(spans)]
 

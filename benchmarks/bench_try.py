@@ -209,7 +209,7 @@ def false_gains(run: Run, repeats: int) -> int:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=2000, help="simulated runs of each case")
+    parser.add_argument("--repeats", type=int, default=200, help="simulated runs of each case")
     repeats = parser.parse_args().repeats
     with ProcessPoolExecutor() as pool:
         print(f"{repeats} runs of {LEVERS} levers that change nothing: runs with a gain, %\n")

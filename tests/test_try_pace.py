@@ -250,6 +250,12 @@ def test_steps_count_before_tokens_before_calls(tmp_path: Path) -> None:
     assert (read(tmp_path, (), 1).unit, read(tmp_path, (), 1).units) == ("step", 29)
 
 
+def test_a_process_that_tries_something_at_the_start_does_not_count(tmp_path: Path) -> None:
+    _report(tmp_path, 1, optimizers=_adam(), steps=_steps(10.0))
+    _report(tmp_path, 2, optimizers=_adam(4), steps=_steps(40.0, 4))
+    assert read(tmp_path, (), 1).units_ms() == pytest.approx([10.0] * 29)
+
+
 def test_of_several_optimizers_the_largest_that_lasts_counts(tmp_path: Path) -> None:
     """A GAN: the discriminator steps twice as often, and an optimizer tunes something at first."""
     order = [0] * 3 + [1, 1, 2] * 20
