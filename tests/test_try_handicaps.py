@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from faketorch import write_torch
 from handicapped import Program
 
 from perfpipe.analysis.trying.pace import window
+from perfpipe.pipelines.trying import launching
 from perfpipe.pipelines.trying import sensitivity as pipeline
+from perfpipe.pipelines.trying.protecting import Protection
 from perfpipe.pipelines.trying.sensitivity import FOLDER, HANDICAPS, sensitivity
 
 
@@ -443,3 +446,24 @@ def test_fewer_cores_in_pytorch(tmp_path: Path) -> None:
     done = program([_entry("fewer", threads=3)], {}, ["taskset", "-c", one])
     counters = done.effects["fewer"].counters
     assert (counters["cores"], counters["threads"]) == (1, 3)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_launches_of_a_trial_with_handicaps(folder: Path, workers: int) -> None:
+    """A working directory that is protected, as in `perfpipe try --sensitivity`."""
+    code = TRAIN.format(load=0.010, step=0.012, workers=workers, steps=40)
+    (folder / "train.py").write_text(code)
+    program = launching.Program(
+        lambda changed: [sys.executable, str(folder / "train.py")], folder, {}, 120
+    )
+    logs = folder.parent / f"{folder.name}-logs"
+    logs.mkdir()
+    launches = launching.Launches(program, lambda lever: Protection(folder), logs)
+    said: list[str] = []
+    launch = pipeline.launch_with(launches)
+    found = sensitivity(launch, ["loader", "collectives"], rounds=2, say=said.append)
+    assert launches.count == len(said) == 1 + 2 * 3
+    cause = found["loader"]
+    assert cause.slopes is not None, cause.unavailable
+    assert (cause.events_per_unit, cause.unit, cause.parallel) == (1, "step", max(1, workers))
+    assert "calls no collectives" in found["collectives"].unavailable

@@ -286,8 +286,15 @@ def _reports(folder: Path) -> list[dict[str, Any]]:
 
 
 def _effects(arm: Arm, reports: Sequence[Mapping[str, Any]]) -> dict[str, Effect]:
-    """Return the effect of each lever of an arm, over all processes."""
-    return {lever.name: _effect(lever, reports) for lever in arm.levers}
+    """Return the effect of each lever of an arm, and of each handicap, over all processes."""
+    names = [
+        str(entry.get("name"))
+        for report in reports
+        for entry in report.get("levers", ())
+        if isinstance(entry, dict)
+    ]
+    reported = {name: _reported(name, reports) for name in names}
+    return {**reported, **{lever.name: _effect(lever, reports) for lever in arm.levers}}
 
 
 def _effect(lever: Lever, reports: Sequence[Mapping[str, Any]]) -> Effect:
@@ -299,11 +306,16 @@ def _effect(lever: Lever, reports: Sequence[Mapping[str, Any]]) -> Effect:
             *(f"{name}={value}" for name, value in lever.arguments.items()),
         ]
         return Effect((*settings, *((text, 1) for text in other)), effective=None)
+    return _reported(lever.name, reports)
+
+
+def _reported(name: str, reports: Sequence[Mapping[str, Any]]) -> Effect:
+    """Return what all processes report about a file of the plan."""
     own = [
         entry
         for report in reports
         for entry in report.get("levers", ())
-        if isinstance(entry, dict) and entry.get("name") == lever.name
+        if isinstance(entry, dict) and entry.get("name") == name
     ]
     if not own:
         return Effect(why="the program's Python did not run perfpipe's start-up file")

@@ -26,6 +26,7 @@ from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.collectors.observing import INJECTED
 from perfpipe.pipelines.process import run
+from perfpipe.pipelines.trying.launching import Arm, Launches
 from perfpipe.scratch import scratch
 
 #: The files of handicaps.
@@ -80,6 +81,18 @@ class Launched(Protocol):
 
 #: Launches the program: with entries of the plan, variables, and words in front of the command.
 Launch = Callable[[Sequence[Entry], Mapping[str, str], Sequence[str]], Launched]
+
+
+def launch_with(launches: Launches, timeout: float | None = None) -> Launch:
+    """Return a function that launches the plain program with handicaps; `timeout` is in s."""
+
+    def launch(
+        entries: Sequence[Entry], env: Mapping[str, str], wrapper: Sequence[str]
+    ) -> Launched:
+        arm = Arm("handicaps" if entries else "plain")
+        return launches.launch(arm, timeout=timeout, handicaps=entries, env=env, wrapper=wrapper)
+
+    return launch
 
 
 class Unavailable(Exception):
