@@ -45,6 +45,7 @@ class LeverTrial:
     identical, within_scatter, within_tolerance, differ or unknown.  `start_up_s` is the time that
     it takes once, such as compilation, and `pays_after` the number of units after which it pays.
     `memory_bytes` is the peak of PyTorch's GPU memory.  `manual` is the change to make by hand.
+    `ms` is the time of one unit.
     """
 
     name: str
@@ -67,6 +68,7 @@ class LeverTrial:
     difficulty: str = ""
     risks: str = ""
     manual: str = ""
+    ms: float | None = None
 
     def __post_init__(self) -> None:
         _hide(self, "why", "applied", "results_why", "manual")
@@ -74,9 +76,10 @@ class LeverTrial:
     @property
     def exceeds_bound(self) -> bool | None:
         """Whether even the low end of the gain is above the bound; None without one of them."""
-        if self.bound_pct is None or self.gained.low_pct is None:
+        low_pct = (self.gained if self.in_steps.low_pct is None else self.in_steps).low_pct
+        if self.bound_pct is None or low_pct is None:
             return None
-        return self.gained.low_pct > self.bound_pct
+        return low_pct > self.bound_pct
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,7 @@ class _Row(NamedTuple):
     trial: Trial
     kind: str
     own: LeverTrial
+    plain_ms: float | None
 
 
 #: Columns of `trials`: name, SQL type, meaning, and how to read the value.
@@ -219,8 +223,8 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
     (
         "plain_ms",
         "DOUBLE",
-        "time of one unit of the unchanged program, ms",
-        lambda row: row.trial.plain_ms,
+        "time of one unit of the unchanged program, ms; of a stack, in the same rounds",
+        lambda row: row.plain_ms,
     ),
     (
         "lever",
@@ -259,6 +263,12 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
         "time saved, % of plain_ms; negative if slower; NULL if nothing was measured",
         lambda row: row.own.gained.gain_pct,
     ),
+    (
+        "ms",
+        "DOUBLE",
+        "time of one unit with the lever, ms; NULL if it was not recorded",
+        lambda row: row.own.ms,
+    ),
     ("low_pct", "DOUBLE", "low end of the gain's interval, %", lambda row: row.own.gained.low_pct),
     (
         "high_pct",
@@ -296,9 +306,22 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
     (
         "exceeds_bound",
         "BOOLEAN",
-        "whether low_pct is above bound_pct, which is a fault of the bound; NULL without a bound "
-        "or a measurement",
+        "whether the low end of the gain, that of the steps alone if known, exceeds bound_pct, which "
+        "is a fault of the bound; NULL without a bound or a measurement",
         lambda row: row.own.exceeds_bound,
+    ),
+    (
+        "steps_gain_pct",
+        "DOUBLE",
+        "time saved in the steps alone, which bounds are about, %; NULL if unknown",
+        lambda row: row.own.in_steps.gain_pct,
+    ),
+    ("steps_low_pct", "DOUBLE", "low end of its interval, %", lambda row: row.own.in_steps.low_pct),
+    (
+        "steps_high_pct",
+        "DOUBLE",
+        "high end of its interval, %",
+        lambda row: row.own.in_steps.high_pct,
     ),
     ("title", "VARCHAR", "what the lever does", lambda row: row.own.title),
     ("why", "VARCHAR", "reason for the verdict", lambda row: row.own.why),
@@ -367,8 +390,10 @@ TRIAL_COLUMNS: tuple[ColumnSpec, ...] = tuple(spec[:3] for spec in _COLUMNS)
 
 def trial_rows(trial: Trial) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `trials`: one for each lever, and one for the stack."""
-    about = [_Row(trial, "lever", own) for own in trial.levers]
-    about += [_Row(trial, "stack", _as_lever(trial.stack))] if trial.stack else []
+    about = [_Row(trial, "lever", own, trial.plain_ms) for own in trial.levers]
+    if trial.stack is not None:
+        plain_ms = trial.stack.plain_ms or trial.plain_ms
+        about.append(_Row(trial, "stack", _as_lever(trial.stack), plain_ms))
     for row in about:
         yield tuple(value(row) for *_, value in _COLUMNS)
 
@@ -381,6 +406,7 @@ def _as_lever(stack: StackTrial) -> LeverTrial:
         gained=stack.gained,
         results=stack.results,
         results_why=stack.results_why,
+        ms=stack.ms,
         memory_bytes=stack.memory_bytes,
         launches=stack.launches,
         manual=stack.manual,

@@ -135,7 +135,9 @@ class Finding:
     `share` is this share in words, with its whole, empty if unknown.
     `most_pct` is the maximum saving, even without a bound.  `kernel` is the function name of the
     affected kernel, empty if the finding is about a GPU; `command` shows details.  `setup` is true
-    for a kernel that only prepares or checks the work of the program.
+    for a kernel that only prepares or checks the work of the program.  `tried` is what a trial of
+    the advice gave, empty without one; `tried_pct` is the time that it saved, if it was measured,
+    and `helped` whether it saved time and left the results equal.
     """
 
     claim: str
@@ -152,13 +154,28 @@ class Finding:
     most_pct: float | None = None
     share: str = ""
     setup: bool = False
+    tried: str = ""
+    tried_pct: float | None = None
+    helped: bool = False
+
+    @property
+    def gain(self) -> str:
+        """What the advice gains: as measured, else at most."""
+        return with_bound(self.tried, self.tried_pct, self.bound)
+
+
+def with_bound(tried: str, tried_pct: float | None, bound: str) -> str:
+    """Return what was tried, with the bound on the gain unless a measurement replaces it."""
+    parts = (tried, bound if tried_pct is None else "")
+    return "; ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
 class Recommendation:
     """What to try and how (`detail`), what to check first, and NVIDIA's documentation.
 
-    `gain` is an upper bound on the savings with its assumption, not a promise.
+    `gain` is what a trial measured, else an upper bound on the savings with its assumption, which
+    is not a promise.
     """
 
     priority: int
@@ -184,7 +201,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Action:
-    """What to try first: the evidence in one line, a bound on the gain, and a command to run."""
+    """What to try first: the evidence in one line, the gain, and a command to run.
+
+    `bound` is the gain that a trial measured, else a bound on it; `saved` is the former as a number
+    with its unit, empty if the gain was not measured.
+    """
 
     what: str
     evidence: str
@@ -192,6 +213,7 @@ class Action:
     command: str
     kernel: str
     source: Source
+    saved: str = ""
 
 
 @dataclass(frozen=True)

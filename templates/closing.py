@@ -160,7 +160,7 @@ def _lines(
 def _of_finding(
     number: int, finding: Finding, store: str, width: int, evidence: int
 ) -> Iterator[str]:
-    bound = f": {finding.bound}" if finding.bound else ""
+    bound = f": {finding.gain}" if finding.gain else ""
     yield from _wrapped(f"{finding.claim}{bound}", width, _CLAIM_LINES, f"{number}. ")
     yield from _wrapped(finding.evidence, width, evidence, "   ") if evidence else ()
     if finding.command:

@@ -75,6 +75,16 @@ def test_a_bound_is_exceeded_by_the_low_end(
     assert _rows(store, "SELECT exceeds_bound FROM trials") == [(exceeded,)]
 
 
+@pytest.mark.parametrize(("low", "exceeded"), [(60.0, False), (70.0, True)])
+def test_a_bound_on_steps_is_compared_with_steps(low: float, exceeded: bool, store: Store) -> None:
+    """An epoch can gain more than its steps: validation and first batches wait as well."""
+    gained, in_steps = Gained(75.0, 73.8, 76.0), Gained(low + 2, low, low + 4)
+    lever = LeverTrial("workers", "", "gain", gained, in_steps, bound_pct=68.2, launches=2)
+    write(store.root, replace(read_file(TRIALS / f"{CIFAR}.json"), levers=(lever,)))
+    sql = "SELECT exceeds_bound, gain_pct, steps_gain_pct, steps_low_pct FROM trials"
+    assert _rows(store, sql) == [(exceeded, 75.0, low + 2, low)]
+
+
 def test_what_is_written_is_read(store: Store) -> None:
     trials = [read_file(path) for path in TRIALS.iterdir()]
     for trial in trials:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfpipe.analysis.report import facts, findings, verdicts
+from perfpipe.analysis.report import facts, findings, tried, verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.session import Session
@@ -29,6 +29,7 @@ VIEWS = (
     "findings",
     "reports",
     "_used_gpus",
+    *tried.VIEWS,
     *verdicts.VIEWS,
 )
 

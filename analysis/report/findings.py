@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from perfpipe.analysis.finding_files import FindingFile
 from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.questions import question
+from perfpipe.analysis.report import tried
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import limiter
 from perfpipe.analysis.rows import records_of, rows_of
@@ -16,10 +17,15 @@ from perfpipe.analysis.sentences import rendered
 from perfpipe.analysis.words import assumption, finding_files, word
 from perfpipe.database import quote, same
 from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
-from perfpipe.viewmodel import Finding, Recommendation, Source
+from perfpipe.viewmodel import Finding, Recommendation, Source, with_bound
 
 #: Views that are read here.
-VIEWS = ("findings", "recommendations", *(file.view for file in finding_files().values()))
+VIEWS = (
+    "findings",
+    "recommendations",
+    *(file.view for file in finding_files().values()),
+    *tried.VIEWS,
+)
 
 #: Maximum number of recommendations on kernels in a report.
 _MOST = 10
@@ -104,9 +110,18 @@ def findings_of(scope: Scope) -> list[Finding]:
     sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
     found = (_Found(*row) for row in rows_of(scope.con, sql))
     several = len(scope.reports) > 1
+    known = tried.tried_of(scope)
     told = []
     for one in found:
         finding = _of_kernel(one) if one.subject == "kernel" else _of_gpu(scope, one, several)
+        outcome = tried.outcome(known, one.reports, one.technique)
+        if outcome is not None:
+            finding = replace(
+                finding,
+                tried=outcome.sentence(),
+                tried_pct=outcome.gained.gain_pct if outcome.measured else None,
+                helped=outcome.helps,
+            )
         told.append(
             replace(finding, command=_command(one, scope.run.run_id if scope.run else None))
         )
@@ -307,12 +322,19 @@ def recommendations_of(scope: Scope) -> list[Recommendation]:
     advice = [_Advice(*row) for row in rows_of(scope.con, sql)]
     kept = [item for item in advice if item.subject != "kernel"]
     kept += [item for item in advice if item.subject == "kernel"][:_MOST]
-    return [_recommendation(scope, number + 1, item) for number, item in enumerate(kept)]
+    known = tried.tried_of(scope)
+    return [_recommendation(scope, number + 1, item, known) for number, item in enumerate(kept)]
 
 
-def _recommendation(scope: Scope, number: int, advice: _Advice) -> Recommendation:
+def _recommendation(
+    scope: Scope, number: int, advice: _Advice, known: tried.Tried
+) -> Recommendation:
     item = techniques()[advice.technique]
     reason, gain = _on_kernels(advice) if advice.subject == "kernel" else _on_gpus(advice)
+    outcome = tried.outcome(known, scope.reports, advice.technique)
+    if outcome is not None:
+        measured = outcome.gained.gain_pct if outcome.measured else None
+        gain = with_bound(outcome.sentence(), measured, gain)
     return Recommendation(
         number,
         item.technique,

@@ -134,6 +134,7 @@ def finding(row: Row, told: Finding) -> dict[str, Any]:
         "says": sentence(told.claim),
         "because": sentence(told.evidence),
         "gain": gain(row["bound_pct"], row["floor"], findings.whole(row["share_of"])),
+        "tried": sentence(told.tried or None),
         "confidence": row["confidence"],
         "try": technique.technique if technique else None,
     }

@@ -19,7 +19,7 @@ from perfpipe.sandbox import readable_sql
 _WITHHELD = frozenset({"environment"})
 
 #: Longest description in the list, characters: the whole list fits into an answer.
-_SHORT = 64
+_SHORT = 60
 
 #: Most rows that are counted beyond the returned ones.
 _COUNTED = 1_000_000

@@ -58,6 +58,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         gain = found["gain"]
         lines.append(f"{found['finding']}. {_unmarked(found['says'])}")
         lines.append(f"   {_unmarked(found['because'])}")
+        if found["tried"]:
+            lines.append(f"   {_unmarked(found['tried'])}")
         if gain["at_most_pct"] is not None:
             bound = f"up to {gain['at_most_pct']:.1f} % of {gain['of']}"
             lines.append(f"   {bound}, if {gain['assumes']}")

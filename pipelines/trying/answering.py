@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from perfpipe.analysis.trying.tried import RESULTS, interval, saved
 from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
 from perfpipe.units import counted, format_bytes, format_ns
 
 #: Version of the JSON.
 SCHEMA_VERSION = 1
-
-#: What the comparison of results says, in words.
-RESULTS = {
-    "identical": "identical",
-    "within_scatter": "within run-to-run scatter",
-    "within_tolerance": "within tolerance",
-    "differ": "differ",
-    "unknown": "unknown",
-}
 
 #: Titles of the table.
 TITLES = ("lever", "gain", "interval", "bound", "results", "memory", "start-up", "applied to")
@@ -91,23 +83,6 @@ def _stack(stack: StackTrial | None) -> dict[str, Any] | None:
         "memory_bytes": stack.memory_bytes,
         "manual": stack.manual,
     }
-
-
-def interval(gained: Gained) -> str:
-    """Return an interval as text; empty if there is none."""
-    if gained.low_pct is None or gained.high_pct is None:
-        return ""
-    return f"{gained.low_pct:.1f} to {gained.high_pct:.1f} %"
-
-
-def saved(gained: Gained) -> str:
-    """Return a gain as a change of time, -52.1 % (-50.0 to -54.0); empty if not measured."""
-    if gained.gain_pct is None:
-        return ""
-    text = f"{-gained.gain_pct:+.1f} %"
-    if gained.low_pct is not None and gained.high_pct is not None:
-        text += f" ({-gained.low_pct:+.1f} to {-gained.high_pct:+.1f} %)"
-    return text
 
 
 def headline(trial: Trial) -> str:

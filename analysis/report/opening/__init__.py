@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfpipe.analysis.report import facts
+from perfpipe.analysis.report import facts, tried
 from perfpipe.analysis.report.opening import comparisons, kernels, searches, steps, sweeps
 from perfpipe.analysis.report.opening.actions import MOST, actions_of
 from perfpipe.analysis.report.opening.parts import Part, lever
@@ -16,7 +16,7 @@ from perfpipe.units import counted
 from perfpipe.viewmodel import Fact, Finding, Opening, Source
 
 #: Views that are read here.
-VIEWS = (*sweeps.VIEWS, *steps.VIEWS, *kernels.VIEWS)
+VIEWS = (*sweeps.VIEWS, *steps.VIEWS, *kernels.VIEWS, *tried.VIEWS)
 
 #: Tiles on the first screen; the last of a part's own gives way to the largest lever.
 _TILES = 4
@@ -34,6 +34,8 @@ def opening_of(
     """
     part = _part(scope) or Part(otherwise)
     actions = actions_of(scope, findings)
+    if scope.compared is None:
+        actions = (*tried.stack_of(scope), *actions)[:MOST]
     if scope.compared is None and scope.run is None:
         actions = (*actions, *kernels.next_of(scope))[:MOST]
     levers = () if scope.compared is not None else lever(actions)

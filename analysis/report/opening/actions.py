@@ -8,7 +8,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import uncovered
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted
-from perfpipe.viewmodel import Action, Finding
+from perfpipe.viewmodel import Action, Finding, with_bound
 
 #: How many there is room for.
 MOST = 3
@@ -21,8 +21,9 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     on little of the time, or on little compared with what another finding can save, and findings
     on kernels of profiles that say little about the timelines.
 
-    In a sweep, a large share of a short configuration saves less than a small share of a long
-    one.  Findings on one configuration keep their order.
+    What a trial has shown to help comes first, largest gain first, and what it has shown not to
+    help comes last.  In a sweep, a large share of a short configuration saves less than a small
+    share of a long one.  Findings on one configuration keep their order.
     """
     times = _times(scope)
     longest = max(times.values(), default=0.0)
@@ -42,10 +43,15 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     def length(finding: Finding) -> float:
         return max((times.get(report, longest) for report in finding.source.reports), default=0)
 
+    def place(finding: Finding) -> tuple[int, float, float]:
+        if finding.helped:
+            return 0, -(finding.tried_pct or 0.0), 0.0
+        return (2 if finding.tried else 1), 0.0, -length(finding)
+
     made: dict[str, Finding] = {}
     alike: dict[str, int] = {}
-    for finding in sorted(advised, key=length, reverse=True):
-        if finding.most_pct is None or finding.most_pct >= least:
+    for finding in sorted(advised, key=place):
+        if finding.helped or finding.most_pct is None or finding.most_pct >= least:
             made.setdefault(finding.advice, finding)
             alike[finding.advice] = alike.get(finding.advice, 0) + 1
     return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:MOST])
@@ -64,4 +70,6 @@ def _action(what: str, finding: Finding, others: int) -> Action:
     bound = finding.bound.partition(", if ")[0]
     if not bound and finding.share:
         bound = f"concerns {finding.share}"
-    return Action(what, evidence, bound, finding.command, finding.kernel, finding.source)
+    bound = with_bound(finding.tried, finding.tried_pct, bound)
+    saved = f"{finding.tried_pct:.1f} %" if finding.helped and finding.tried_pct else ""
+    return Action(what, evidence, bound, finding.command, finding.kernel, finding.source, saved)

@@ -1,0 +1,96 @@
+"""What trials say of levers: outcomes in words, and bounds that a gain exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
+
+#: What the comparison of results says, in words.
+RESULTS = {
+    "identical": "identical",
+    "within_scatter": "within run-to-run scatter",
+    "within_tolerance": "within tolerance",
+    "differ": "differ",
+    "unknown": "unknown",
+}
+
+
+def interval(gained: Gained) -> str:
+    """Return an interval as text; empty if there is none."""
+    if gained.low_pct is None or gained.high_pct is None:
+        return ""
+    return f"{gained.low_pct:.1f} to {gained.high_pct:.1f} %"
+
+
+def saved(gained: Gained) -> str:
+    """Return a gain as a change of time; empty if it was not measured.
+
+    >>> saved(Gained(52.1, 50.0, 54.0))
+    '-52.1 % (-50.0 to -54.0 %)'
+    """
+    if gained.gain_pct is None:
+        return ""
+    text = f"{-gained.gain_pct:+.1f} %"
+    if gained.low_pct is not None and gained.high_pct is not None:
+        text += f" ({-gained.low_pct:+.1f} to {-gained.high_pct:+.1f} %)"
+    return text
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a lever or a stack did, as in the table `trials`."""
+
+    verdict: str
+    gained: Gained
+    results: str
+    why: str = ""
+    results_why: str = ""
+
+    @classmethod
+    def of(cls, own: LeverTrial | StackTrial) -> Outcome:
+        """Return the outcome of a record."""
+        why = own.why if isinstance(own, LeverTrial) else ""
+        return cls(own.verdict, own.gained, own.results, why, own.results_why)
+
+    @property
+    def helps(self) -> bool:
+        """Whether it saves time and leaves the results equal."""
+        return self.verdict == "gain" and self.results in EQUAL_RESULTS
+
+    @property
+    def measured(self) -> bool:
+        """Whether a measurement replaces the bound."""
+        return self.verdict in ("gain", "no gain", "slower")
+
+    def sentence(self) -> str:
+        """Return the outcome in words."""
+        change = saved(self.gained)
+        if self.verdict == "gain":
+            return f"tried: {change}, {self._results()}"
+        if self.verdict in ("no gain", "slower"):
+            return f"tried, nothing gained: {change}"
+        if self.verdict == "inconclusive":
+            return f"tried, undecided: {change}" if change else "tried, undecided"
+        return f"tried, {self.verdict}: {self.why}" if self.why else f"tried, {self.verdict}"
+
+    def _results(self) -> str:
+        if self.results in EQUAL_RESULTS:
+            return f"results {RESULTS[self.results]}"
+        differ = self.results == "differ"
+        said = "the results differ" if differ else "the results cannot be compared"
+        return f"but {said}: {self.results_why}" if self.results_why else f"but {said}"
+
+
+def launched(trial: Trial) -> Iterator[LeverTrial]:
+    """Yield the levers that were launched, those that help first."""
+    found = [own for own in trial.levers if own.launches]
+    yield from sorted(
+        found, key=lambda own: (not Outcome.of(own).helps, -(own.gained.gain_pct or -1e9))
+    )
+
+
+def exceeded(trials: Iterable[Trial]) -> list[tuple[Trial, LeverTrial]]:
+    """Return the levers whose gain exceeds the bound even at the low end of its interval."""
+    return [(trial, own) for trial in trials for own in trial.levers if own.exceeds_bound]
