@@ -96,6 +96,15 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines to copy."""
+
+    title: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True)
 class Card:
     """Everything about one kernel, which is `key`; its tables have no notes."""
 
@@ -119,6 +128,7 @@ class Section:
     missing: str
     cards: tuple[Card, ...] = ()
     note: str = ""
+    codes: tuple[Code, ...] = ()
 
     @property
     def filled(self) -> bool:

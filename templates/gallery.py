@@ -20,7 +20,7 @@ from perfpipe.templates.history_figure import history_figure
 from perfpipe.templates.icicle import Icicle, icicle, stacks_icicle
 from perfpipe.templates.memory_figure import memory_figure
 from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figure
-from perfpipe.templates.places_figure import places_figure
+from perfpipe.templates.places_figure import places_figure, tried_figure
 from perfpipe.templates.roofline_figure import roofline_figure
 from perfpipe.templates.step_figure import steps_figure
 from perfpipe.viewmodel import Table
@@ -78,6 +78,7 @@ FIGURES = {
     "places": Figure(
         places_figure, "Time of each node for the same work, with 95 % confidence intervals"
     ),
+    "tried": Figure(tried_figure, "Time saved by each lever, with its interval"),
     "history": Figure(
         history_figure,
         "Time of each run or commit with 95 % confidence intervals; the line shows the level",

@@ -21,3 +21,11 @@ def markdown_code(text: str) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", plain)), default=0))
     space = " " if plain.startswith("`") or plain.endswith("`") else ""
     return f"{fence}{space}{plain}{space}{fence}"
+
+
+def markdown_block(text: str) -> str:
+    """Return lines as a code block, in a fence of more backticks than they have in a row."""
+    lines = ["".join(c if c.isprintable() else " " for c in line) for line in text.splitlines()]
+    runs = map(len, re.findall("`+", text))
+    fence = "`" * max(3, 1 + max(runs, default=0))
+    return "\n".join([fence, *lines, fence])

@@ -18,7 +18,7 @@ from perfpipe.templates.figures import GREY, Drawing, load_matplotlib
 from perfpipe.templates.formats import format_value, header, is_number, shorten
 from perfpipe.templates.gallery import FIGURES
 from perfpipe.templates.icicle import Icicle
-from perfpipe.templates.markdown import markdown_code, markdown_text
+from perfpipe.templates.markdown import markdown_block, markdown_code, markdown_text
 from perfpipe.templates.policy import policy
 from perfpipe.templates.step_drawing import step_png, step_svg
 from perfpipe.templates.step_picture import categories_of, paint_of, payload
@@ -356,6 +356,7 @@ def environment() -> Environment:
         "sentence": lambda text: text if text.endswith(".") else f"{text}.",
         "markdown": markdown_text,
         "code": markdown_code,
+        "fenced": markdown_block,
         "colour": lambda name: CATEGORIES.get(name, GREY),
         "idle": lambda name: "idle" if name in IDLE else "",
         "words": words,

@@ -265,8 +265,8 @@
     if (tools.childElementCount) drawing.before(tools);
   }
 
-  for (const line of all(".command")) {
-    const copying = button("Copy", () => copy(line.querySelector("code").textContent, copying), { "aria-label": "Copy the command" });
+  for (const line of all(".command, .change")) {
+    const copying = button("Copy", () => copy(line.querySelector("code").textContent, copying), { "aria-label": `Copy the ${line.className}` });
     line.append(copying);
   }
 

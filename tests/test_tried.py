@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,3 +203,75 @@ def test_exceeded_bounds_are_found() -> None:
     assert [(trial.program, own.name) for trial, own in exceeded([LORA, CIFAR])] == [
         ("cifar", "workers")
     ]
+
+
+def test_the_page_shows_levers_stack_and_change(
+    told: Callable[..., dict[str, Any]], cli: Cli
+) -> None:
+    (section,) = [own for own in told()["sections"] if own["id"] == "tried"]
+    (table,) = section["tables"]
+    at = {column["name"]: number for number, column in enumerate(table["columns"])}
+    rows = {row[at["lever"]]: row for row in table["rows"]}
+    assert [*rows] == [
+        "no change (A/A)", "bf16 + compile", "compile", "bf16", "compile:reduce-overhead", "workers",
+        "channels_last",
+    ]  # fmt: skip
+
+    def cells(lever: str, *names: str) -> list[Any]:
+        return [rows[lever][at[name]] for name in names]
+
+    assert cells("no change (A/A)", "gain_pct", "low_pct", "high_pct", "results", "why") == [
+        0.3, -0.9, 1.5, "within run-to-run scatter", "149 ms a step; NVIDIA H100 80GB HBM3, 2026-11-20"
+    ]  # fmt: skip
+    assert cells("compile", "applied", "bound_pct", "start_up_s", "pays_after", "verdict") == [
+        "LlamaForCausalLM: compiled in place", 44.1, 41.7, 731.0, "gain"
+    ]  # fmt: skip
+    assert cells("compile:reduce-overhead", "verdict") == ["results differ"]
+    assert cells("channels_last", "gain_pct", "results", "verdict", "why") == [
+        None, None, "not applied", "no parameter has four dimensions"
+    ]  # fmt: skip
+    assert "Not launched: fused_optimizer (the budget does not allow it)." in table["doc"]
+    (code,) = section["codes"]
+    assert LORA.stack is not None and code["text"] == LORA.stack.manual
+    assert cli("report", "--md", "-") == 0
+    assert f"\n```\n{LORA.stack.manual}\n```\n" in cli.out
+    assert "| bf16 + compile |" in cli.out
+
+
+def test_the_page_draws_the_gains_and_offers_to_copy(
+    told: Callable[..., dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    assert LORA.stack is not None
+    hostile = "print('</code><script>x</script>')\n```\nif a < b:\n    pass"
+    told(stack=replace(LORA.stack, manual=hostile))
+    page, text = tmp_path / "report.html", tmp_path / "report.md"
+    assert cli("report", "--html", page, "--md", text) == 0
+    html = page.read_text()
+    assert 'id="tried"' in html and "Time saved by each lever" in html
+    assert "<script>x" not in html and "    pass</code></pre>" in html
+    assert f"\n````\n{hostile}\n````\n" in text.read_text()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reports": ("0123456789abcdef",)},
+        {"levers": (), "stack": None},
+        {"levers": (LeverTrial("tf32", "", "skipped", why="no time"),), "stack": None},
+    ],
+)
+def test_without_a_trial_the_page_has_no_such_section(
+    changes: dict[str, Any], told: Callable[..., dict[str, Any]]
+) -> None:
+    (section,) = [own for own in told(**changes)["sections"] if own["id"] == "tried"]
+    assert section["tables"] == section["codes"] == []
+    assert section["missing"].startswith("nothing was tried; ")
+
+
+@pytest.mark.parametrize("changes", [{"verdict": "no gain"}, {"results": "differ"}, {"manual": ""}])
+def test_no_change_is_shown_that_does_not_help(
+    changes: dict[str, Any], told: Callable[..., dict[str, Any]]
+) -> None:
+    assert LORA.stack is not None
+    report = told(stack=replace(LORA.stack, **changes))
+    assert not any(section["codes"] for section in report["sections"])

@@ -16,7 +16,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.views import views
 from perfpipe.database import in_list, quote
-from perfpipe.viewmodel import Card, Column, Kind, Section, Source, Table
+from perfpipe.viewmodel import Card, Code, Column, Kind, Section, Source, Table
 
 #: Maximum rows of a table, and of one that lists kernels; a note says what was cut.
 SHORT, LONG = 200, 500
@@ -340,13 +340,17 @@ class Missing:
 
 @dataclass(frozen=True)
 class SectionSpec:
-    """A section: `missing` is what it lacks if none of its parts has rows."""
+    """A section: `missing` is what it lacks if none of its parts has rows.
+
+    `codes` returns lines to copy, from views that its parts read.
+    """
 
     id: str
     title: str
     missing: Missing
     parts: tuple[Part, ...] = ()
     cards: Cards | None = None
+    codes: Callable[[Scope], Iterable[Code]] | None = None
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -361,4 +365,5 @@ class SectionSpec:
         kinds = {kind: count for kind, count in scope.kinds.items() if count}
         missing = "" if tables or cards else self.missing.sentence(kinds)
         note = self.cards.note if self.cards and cards else ""
-        return Section(self.id, self.title, tables, missing, cards, note)
+        codes = tuple(self.codes(scope)) if self.codes else ()
+        return Section(self.id, self.title, tables, missing, cards, note, codes)
