@@ -20,6 +20,9 @@ _USUAL_SHARE = 0.4
 #: Gain that is expected of a lever without a bound, %.
 _USUAL_GAIN_PCT = 2.0
 
+#: How much of that is expected of the default variant, and of others, unless a technique prefers one.
+_DEFAULT, _VARIANT = 0.9, 0.5
+
 #: Views that the diagnosis reads.
 _VIEWS = ("recommendations",)
 
@@ -114,8 +117,9 @@ def _candidate(lever: Lever, advice: Mapping[str, Advice], trials: Sequence[Tria
     share = _share_of_bound(lever, trials)
     bound = best.bound_pct if best is not None else None
     expected = _USUAL_GAIN_PCT if bound is None else share * bound
-    # Of several variants, the default one is the first.
-    return Candidate(lever, best, expected if lever.default else 0.9 * expected)
+    if best is None or best.technique not in lever.prefers:
+        expected *= _DEFAULT if lever.default else _VARIANT
+    return Candidate(lever, best, expected)
 
 
 def _share_of_bound(lever: Lever, trials: Sequence[Trial]) -> float:

@@ -36,7 +36,7 @@ class Lever:
 
     `base` is the name of its file; a variant is named BASE:VALUE.  `answers` are the techniques of
     findings that it carries out.  `free` levers are tried without a finding.  `needs` is torch,
-    transformers, jax or any.  `expect` is what the results should be: identical, scatter or
+    transformers, jax or any.  `prefers` are techniques for which this is the best variant.  `expect` is what the results should be: identical, scatter or
     tolerance, the latter with a relative error `tolerance` at the first step.  `verify` are options
     for one more launch, which is not timed and shows whether results are right.  `env` are
     variables for the launch; `arguments`, `patch` and `build` are those of a workload's own lever.
@@ -46,6 +46,7 @@ class Lever:
     options: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     answers: tuple[str, ...] = ()
+    prefers: tuple[str, ...] = ()
     free: bool = False
     needs: str = "any"
     expect: str = "identical"
@@ -121,6 +122,7 @@ def _of_file(path: Path) -> list[Lever]:
     made = []
     for number, options in enumerate(names.get("VARIANTS") or ({},)):
         env = dict(names.get("ENV") or {})
+        prefers = names.get("PREFERS") or {}
         if "env" in names:
             env |= names["env"](dict(options), cores(), 1)
         made.append(
@@ -129,6 +131,9 @@ def _of_file(path: Path) -> list[Lever]:
                 options=options,
                 title=names["TITLE"],
                 answers=tuple(names["ANSWERS"]),
+                prefers=tuple(
+                    key for value in options.values() for key in prefers.get(str(value), ())
+                ),
                 free=names["FREE"],
                 needs=names["NEEDS"],
                 expect=names["EXPECT"],
