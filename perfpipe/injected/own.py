@@ -32,9 +32,10 @@ class Own:
         torch: "Any",
         after: "Callable[[str, Callable[[Any], Any]], None]",
         load: "Callable[[str], dict[str, Any]]",
+        unwrapped: "Callable[[Any], Any]",
     ) -> None:
         self.name, self.options, self.torch = name, options, torch
-        self.load, self._after = load, after
+        self.load, self._after, self._unwrapped = load, after, unwrapped
         self.places: "dict[str, int]" = {}  # where it was applied, and how often
         self._refused: "list[str]" = []
         self._failed: "list[str]" = []
@@ -63,6 +64,10 @@ class Own:
     def narrow(self) -> bool:
         """Return whether the tensor cores of the current GPU compute in TF32 and BF16."""
         return bool(self.torch.version.hip) or self.torch.cuda.get_device_capability() >= (8, 0)
+
+    def title(self, module: "Any") -> str:
+        """Return the class of a module, or of the module that DDP or another wrapper contains."""
+        return str(type(self._unwrapped(module)).__name__)
 
     def after(self, module_name: str, function: "Callable[[Any], Any]") -> None:
         """Run a function after the program has imported a module; now, if it already has."""

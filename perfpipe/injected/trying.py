@@ -110,7 +110,8 @@ class _Trial:
         self.torch = torch
         self.backward = getattr(torch._C, "_current_graph_task_id", lambda: NO_BACKWARD)
         for entry in self.plan["levers"]:
-            own = _own["Own"](entry["name"], entry.get("options") or {}, torch, after, load)
+            options, unwrapped = entry.get("options") or {}, observe["_unwrapped"]
+            own = _own["Own"](entry["name"], options, torch, after, load, unwrapped)
             self.levers.append(own)
             own.safely(self._install, own, entry)
 

@@ -65,7 +65,7 @@ def install(own: "Any") -> None:
     calls = [0]
 
     def called(module: "Any") -> None:
-        name = type(module).__name__
+        name = own.title(module)
         parameters = list(module.parameters())
         size = sum([one.numel() for one in parameters])
         narrow = [one.numel() for one in parameters if one.dtype != torch.float32]

@@ -33,7 +33,7 @@ def install(own: "Any") -> None:
     layout = torch.channels_last
 
     def called(module: "Any") -> None:
-        name = type(module).__name__
+        name = own.title(module)
         kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
         weights = [part.weight for part in module.modules() if isinstance(part, kinds)]
         weights = [one for one in weights if one.dim() == 4]  # FSDP flattens them

@@ -82,10 +82,12 @@ def install(own: "Any") -> None:
     random = options.pop("fallback_random", False)
 
     def called(module: "Any") -> None:
-        while type(module).__name__ in ("DataParallel", "DistributedDataParallel"):
+        name, theirs = own.title(module), compiled_by_program(torch, module)
+        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             module = module.module
-        name, theirs = type(module).__name__, compiled_by_program(torch, module)
-        if theirs is not None:
+        if isinstance(module, torch.nn.DataParallel):
+            own.refused("%s: replicas of DataParallel cannot be compiled in place" % name)
+        elif theirs is not None:
             own.refused("%s: the program compiles %s itself" % (name, theirs))
         elif not hasattr(module, "compile"):
             own.refused("PyTorch %s cannot compile a module in place" % torch.__version__)
@@ -119,8 +121,10 @@ def effect(own: "Any", mode: str) -> "dict[str, int]":
         skips = counters["cudagraph_skips"]
         if not compiled and not counters["graphs"]:
             own.effective(False, "nothing was compiled")
+        elif mode == "reduce-overhead" and skips >= counters["graphs"]:
+            own.effective(False, "no graph could be captured as a CUDA graph")
         elif mode == "reduce-overhead" and skips:
-            own.effective(False, "%d graphs could not be captured as CUDA graphs" % skips)
+            own.effective(True, "%d graphs were not captured as CUDA graphs" % skips)
         elif frames > compiled:
             left = frames - compiled
             own.effective(True, "%d of %d frames are not compiled" % (left, frames))

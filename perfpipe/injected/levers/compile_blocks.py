@@ -56,7 +56,7 @@ def install(own: "Any") -> None:
     random = options.pop("fallback_random", False)
 
     def called(module: "Any") -> None:
-        name, theirs = type(module).__name__, shared["compiled_by_program"](torch, module)
+        name, theirs = own.title(module), shared["compiled_by_program"](torch, module)
         blocks = _blocks(torch, module)
         if theirs is not None:
             own.refused("%s: the program compiles %s itself" % (name, theirs))

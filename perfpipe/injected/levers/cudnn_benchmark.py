@@ -30,7 +30,7 @@ def install(own: "Any") -> None:
     cudnn = torch.backends.cudnn
 
     def called(module: "Any") -> None:
-        name = type(module).__name__
+        name = own.title(module)
         convolutions = getattr(torch.nn.modules.conv, "_ConvNd", ())
         if not own.gpu:
             own.refused("no GPU")

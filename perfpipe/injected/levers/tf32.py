@@ -52,11 +52,11 @@ def install(own: "Any") -> None:
             return
         parameters = [one for one in module.parameters() if one.is_cuda]
         if not any(one.dtype == torch.float32 and one.dim() > 1 for one in parameters):
-            own.refused("%s: no FP32 matrices on a GPU" % type(module).__name__)
+            own.refused("%s: no FP32 matrices on a GPU" % own.title(module))
         elif not own.narrow():
             own.refused("the GPU has no TF32")
         else:
-            seen.append(type(module).__name__)
+            seen.append(own.title(module))
             change(seen[-1])
 
     def stepped(number: int) -> None:
