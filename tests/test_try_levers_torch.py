@@ -70,6 +70,7 @@ def test_loaders_get_workers_where_that_is_safe(programs: Programs) -> None:
     )
     assert "batch_size" in lines[8]
     assert found.where() == {"DataLoader: 0 -> 2 workers": 6, "DataLoader: 1 -> 2 workers": 1}
+    assert found.lever()["effective"] is True
     refused = found.lever()["refused"]
     assert refused[0] == "DataLoader: 2 workers already"
     assert "without get_worker_info" in refused[1] and "uses CUDA" in refused[2]

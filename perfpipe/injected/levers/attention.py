@@ -41,8 +41,9 @@ def install(own: "Any") -> None:
             own.refused("the program turns it off itself")
 
     def ended() -> None:
-        if own.places and enabled is not None and enabled():
-            own.effective(False, "the program turned it on again")
+        if own.places and enabled is not None:
+            kept = not enabled()
+            own.effective(kept, "" if kept else "the program turned it on again")
 
     own.on_model(called)
     own.at_end(ended)

@@ -191,3 +191,4 @@ def _patch(own: "Any", module: "Any") -> None:
     own.at_end(lambda: {"batches_held": held[0]} if held[0] else {})
 
     loader.__init__, loader.__iter__ = more_init, noted_iter
+    own.at_end(lambda: own.effective(True) if own.places else None)
