@@ -24,13 +24,14 @@ from bench_gate import correlated, neighbor, normal, two_modes
 
 from perfpipe.analysis.trying import verdict
 from perfpipe.analysis.trying.verdict import GAIN, INCONCLUSIVE, Judged, Schedule
+from perfpipe.pipelines.trying.trial import CHOOSING, CONFIRMING, FIRST
 from perfpipe.units import counted
 
 Series = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Series]
 
-#: Levers, rounds, and plain launches before the rounds.
-LEVERS, ROUNDS, FIRST = 12, (2, 3, 5, 8), 3
+#: Levers, and rounds of them.
+LEVERS, ROUNDS = 12, (2, 3, 5, 8)
 
 #: Gains and scatters of the table of power.
 GAINS = (0.03, 0.05, 0.10, 0.20, 0.30)
@@ -127,32 +128,30 @@ class Run:
         self._seed, self._count = seed, 0
         first = [self._time(()) for _ in range(self.first)]
         limit = verdict.least_gain_pct(first)
-        levers, times = self._levers(first, limit)
+        levers = self._levers(first, limit)
         found = Tried(levers)
         stack: list[str] = []
         for name in verdict.by_gain(levers):
             more = [*stack, name]
             if stack:
-                without, with_it = self._turns(stack, more)
+                without, with_it = self._turns(CHOOSING, stack, more)
                 more = more if verdict.adds(without, with_it, limit) else stack
             stack = more
-        if len(stack) > 1:
-            shorter = {name: [own for own in stack if own != name] for name in stack}
-            whole, *parts = self._turns(stack, *shorter.values())
+        if len(stack) > 2:
+            shorter = {name: [own for own in stack if own != name] for name in stack[:-1]}
+            whole, *parts = self._turns(CHOOSING, stack, *shorter.values())
             least = verdict.drop_once(whole, dict(zip(shorter, parts, strict=True)), limit)
             stack = [own for own in stack if own != least]
         if stack:
-            plain, fresh = self._turns((), stack)
-            scatter = verdict.scatter_of(first, [plain, fresh, *times])
+            plain, fresh = self._turns(CONFIRMING, (), stack)
+            scatter = verdict.scatter_of(first, [plain, fresh])
             found.confirmed = verdict.confirmed(plain, fresh, limit_pct=limit, scatter=scatter)
         found.stack, found.true_pct = stack, 100 * (1 - math.exp(self._log(stack)))
         found.launches = self._count
         return found
 
-    def _levers(
-        self, first: Sequence[float], limit: float
-    ) -> tuple[dict[str, Judged], list[list[float]]]:
-        """Return what is found of each lever, and the times of all arms."""
+    def _levers(self, first: Sequence[float], limit: float) -> dict[str, Judged]:
+        """Return what is found of each lever."""
         names = [str(number) for number in range(len(self.gains))]
         times: dict[str, list[float]] = {name: [] for name in ("plain", *names)}
         known = {name: Judged(0, None, None, None, INCONCLUSIVE) for name in names}
@@ -170,12 +169,12 @@ class Run:
                 known[name] = verdict.judged(
                     times["plain"], times[name], alpha=level, limit_pct=limit, scatter=scatter
                 )
-        return known, [*times.values()]
+        return known
 
-    def _turns(self, *arms: Sequence[str]) -> list[list[float]]:
+    def _turns(self, rounds: int, *arms: Sequence[str]) -> list[list[float]]:
         """Return the times of some stacks in fresh rounds."""
         times: list[list[float]] = [[] for _ in arms]
-        for done in range(max(self.rounds, 3)):
+        for done in range(rounds):
             for arm in verdict.order(self._count + done, [*map(str, range(len(arms)))], self._seed):
                 times[int(arm)].append(self._time(arms[int(arm)]))
         return times
@@ -241,7 +240,7 @@ def main() -> None:
         ]
         found = pool.map(partial(stacked, repeats=repeats // 4), two)
         for run, values in zip(two, found, strict=True):
-            _row(run.noise, str(run.rounds), *(f"{value:.1f}" for value in values))
+            _row(run.noise, str(run.rounds), *(f"{round(value, 1) + 0.0:.1f}" for value in values))
 
 
 #: What is reported of two levers that gain.

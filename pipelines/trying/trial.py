@@ -31,8 +31,9 @@ from perfpipe.pipelines.trying.levers import exclusive
 from perfpipe.trialrecord import EQUAL_RESULTS, NOT_MEASURED, Gained, LeverTrial, StackTrial
 from perfpipe.units import counted
 
-#: Plain launches one after another, which show the scatter of times and results.
-FIRST = 2
+#: Plain launches one after another, which show the scatter of times and results.  Two may be alike
+#: by chance, and noise with a period of a few launches then makes gains.
+FIRST = 3
 
 #: Rounds of levers: most, usual, and fewest in which anything can be decided.
 MOST_ROUNDS, USUAL_ROUNDS, FEWEST_ROUNDS = 5, 3, 2
