@@ -347,6 +347,13 @@ def test_delays_of_several_workers() -> None:
     )
 
 
+def test_a_few_steps_are_a_whole_launch() -> None:
+    cause = sensitivity(Simulated({"model": 4}, units=3), ["model"], say=_say)["model"]
+    assert (cause.unit, cause.unit_ms, cause.events_per_unit) == ("launch", 9000, 12)
+    assert cause.amount_us == pytest.approx(900_000 / 12)
+    assert "whole launches are compared" in cause.note
+
+
 def test_handicaps_that_meet_no_event_take_no_launches() -> None:
     program = Simulated({"model": 1}, refuses={"collectives": "it has a hook of its own"})
     found = sensitivity(program, ["loader", "model", "collectives"], rounds=2, say=_say)
@@ -383,6 +390,15 @@ def test_a_launch_that_fails_ends_its_round() -> None:
     cause = sensitivity(program, ["model"], rounds=3, say=_say)["model"]
     assert cause.unavailable == "the program fails with the hook: it broke"
     assert len(program.log) == 1
+
+
+def test_a_program_without_pytorch_has_no_slopes() -> None:
+    def launch(*args: Any) -> Launched:
+        return Launched(Pace("launch", (), (), (), 2.0, (), False))
+
+    found = sensitivity(launch, ["loader", "model", "cores", "copies"], say=_say)
+    assert {cause.kind for cause in found.values()} == {"not available"}
+    assert all("imported no PyTorch" in cause.unavailable for cause in found.values())
 
 
 def test_what_the_machine_lacks_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,13 +20,13 @@ from typing import Any, Protocol
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.trying import causes
 from perfpipe.analysis.trying.causes import Cause
-from perfpipe.analysis.trying.pace import Pace, Window, window
+from perfpipe.analysis.trying.pace import LAUNCH, Pace, Window, window
 from perfpipe.analysis.trying.slopes import slopes_of
-from perfpipe.errors import PerfpipeError
+from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.collectors.observing import INJECTED
 from perfpipe.pipelines.process import run
-from perfpipe.pipelines.trying.launching import Arm, Launches
+from perfpipe.pipelines.trying.launching import Arm, Launches, failed
 from perfpipe.scratch import scratch
 
 #: The files of handicaps.
@@ -90,7 +90,12 @@ def launch_with(launches: Launches, timeout: float | None = None) -> Launch:
         entries: Sequence[Entry], env: Mapping[str, str], wrapper: Sequence[str]
     ) -> Launched:
         arm = Arm("handicaps" if entries else "plain")
-        return launches.launch(arm, timeout=timeout, handicaps=entries, env=env, wrapper=wrapper)
+        try:
+            return launches.launch(
+                arm, timeout=timeout, handicaps=entries, env=env, wrapper=wrapper
+            )
+        except TaskFailed as error:
+            return failed(arm, error)
 
     return launch
 
@@ -196,15 +201,13 @@ class _Sensitivity:
                 found[name] = self._judged_delay(name, us, own)
         return found
 
-    def _judged_delay(
-        self, name: str, us: float, done: Sequence[Sequence[Launched]]
-    ) -> Cause:  # fmt: skip
+    def _judged_delay(self, name: str, us: float, done: Sequence[Sequence[Launched]]) -> Cause:
         """Return what delays of 0, d and 2d of each event show."""
         cause = Cause(name, amount=f"{us:,.0f} us per {causes.event(name)}", amount_us=us)
         try:
             done = self._complete(done)
-            counters = done[0][0].effects[name].counters
             first = _events(done[0][0], name, window([done[0][0].pace]))
+            counters = _counters(done[0][0], name)
             at_least = ceil(int(counters.get("batches_held", 0)) / first)
             seen = self._window(done, at_least)
             events = fmean(_events(one[0], name, seen) for one in done)
@@ -234,7 +237,7 @@ class _Sensitivity:
         _events(pilot, "copies", window([pilot.pace]))  # whether there are any
         done = self._complete(self._in_turns(levels))
         seen = self._window(done, 0)
-        us = min(float(own.effects["copies"].counters["us"]) for one in done for own in one)
+        us = min(float(_counters(own, "copies")["us"]) for one in done for own in one)
         events = [
             0.0,
             *(fmean(_events(one[place], "copies", seen) for one in done) for place in (1, 2)),
@@ -403,31 +406,39 @@ def _ms(seen: Window, launched: Launched) -> float:
     return ms
 
 
-def _counter(launched: Launched, name: str, handicap: str) -> int:
-    """Return a number that the program's PyTorch reported."""
-    if launched.failure is not None:
-        raise Unavailable(f"the program fails: {launched.why}")
-    effect = launched.effects.get("fewer")
-    if effect is None or name not in effect.counters:
-        raise Unavailable(causes.none(handicap))
-    return int(effect.counters[name])
-
-
-def _events(launched: Launched, name: str, seen: Window) -> float:
-    """Return the number of events per unit in the window; raises Unavailable without events."""
+def _counters(launched: Launched, name: str) -> Mapping[str, Any]:
+    """Return what a handicap reported."""
     if launched.failure is not None:
         raise Unavailable(f"the program fails with the handicap: {launched.why}")
     effect = launched.effects.get(name)
     if effect is None:
-        raise Unavailable("the program's Python did not run perfpipe's start-up file")
-    counters = effect.counters
-    if whys := [*effect.failed, *(effect.refused if not counters.get("events") else ())]:
-        raise Unavailable(whys[0])
+        raise Unavailable(
+            "the program's Python did not run perfpipe's start-up file, or imported no PyTorch"
+        )
+    if effect.failed:
+        raise Unavailable(effect.failed[0])
+    return effect.counters
+
+
+def _counter(launched: Launched, name: str, handicap: str) -> int:
+    """Return a number that the program's PyTorch reported."""
+    counters = _counters(launched, "fewer")
+    if name not in counters:
+        raise Unavailable(causes.none(handicap))
+    return int(counters[name])
+
+
+def _events(launched: Launched, name: str, seen: Window) -> float:
+    """Return the number of events per unit in the window; raises Unavailable without events."""
+    counters = _counters(launched, name)
     if not counters.get("events"):
-        raise Unavailable(causes.none(name))
+        refused = launched.effects[name].refused
+        raise Unavailable(refused[0] if refused else causes.none(name))
     pace = launched.pace
-    if len(pace.times_ns) <= seen.last:  # whole launches, and times that the program printed
-        return float(counters["events"]) / max(1, 1 if seen.unit == "launch" else pace.count)
+    if seen.unit == LAUNCH:
+        return float(counters["events"])
+    if len(pace.times_ns) <= seen.last:  # the program printed times, which are not known here
+        return float(counters["events"]) / max(1, pace.count)
     times, counts = counters["time_ns"], counters["counts"]
     first, last = (_count(pace.times_ns[place], times, counts) for place in (seen.first, seen.last))
     if last <= first:
