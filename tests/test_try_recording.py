@@ -27,6 +27,7 @@ def test_what_is_recorded(launches: Launches) -> None:
     assert report["loss_dtype"] == "float32" and report["complete"] is True
     assert [own["call"] for own in report["outputs"]] == [1, 2, 4, 8, 16]
     assert [own["step"] for own in report["gradients"]] == [1, 2, 4, 8, 16]
+    assert [own["step"] for own in report["updates"]] == [1, 2, 4, 8, 16]
     assert [own["step"] for own in report["parameters"]] == [0, 1, 2, 4, 8, 16]
     assert all(len(own["values"]) == 16 for own in report["outputs"])
 

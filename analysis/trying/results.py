@@ -29,7 +29,7 @@ from perfpipe.units import counted
 
 #: Kinds of recorded series.
 LOSS, OUTPUT, GRADIENT, PARAMETER = "loss", "output", "gradient norm", "parameter norm"
-TOKENS = "tokens"
+UPDATE, TOKENS = "update norm", "tokens"
 
 #: Thresholds of the rounding of types, by their names in PyTorch.
 _ROUNDING = {
@@ -142,8 +142,9 @@ def _series(report: Mapping[str, Any]) -> Iterator[tuple[str, dict[int, Vector]]
         },
         TOKENS: {int(at): tuple(map(float, ids)) for at, ids in report.get("tokens", ())},
     }
-    for kind, name in ((GRADIENT, "gradients"), (PARAMETER, "parameters")):
-        found[kind] = {int(own["step"]): (float(own["norm"]),) for own in report[name]}
+    names = {GRADIENT: "gradients", PARAMETER: "parameters", UPDATE: "updates"}
+    for kind, name in names.items():
+        found[kind] = {int(own["step"]): (float(own["norm"]),) for own in report.get(name, ())}
     yield from ((kind, values) for kind, values in found.items() if values)
 
 
@@ -265,7 +266,7 @@ class _Comparison:
         names = [
             name for name in self._plain[0].series if all(name in p.series for p in self._plain)
         ]
-        order = (LOSS, TOKENS, OUTPUT, GRADIENT, PARAMETER)
+        order = (LOSS, TOKENS, OUTPUT, GRADIENT, UPDATE, PARAMETER)
         for kind, process in sorted(names, key=lambda own: (own[1], order.index(own[0]))):
             name = f"{kind} of {process}" if process else kind
             sides = [
@@ -339,7 +340,7 @@ class _Comparison:
             )
             yield self._first(f"the first {name}", before, after, 1, unseeded, curve.step_change)
             yield judged(curve, self._rounding, growing=True)
-        elif kind == GRADIENT:
+        elif kind in (GRADIENT, UPDATE):
             times = limits["results.gradients_times"]
             yield self._first(
                 f"the first {name}", before, after, times, limits["results.unseeded_output_share"]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 #: Numbers in a block, and the steps, calls or tokens that are recorded; later ones are counted.
 BLOCK, MOST = 512, 1 << 14
 
-#: Values that are sampled from an output, and parameters and gradients that are in a norm.
-SAMPLED, PARAMETERS = 16, 16
+#: Values that are sampled from an output, parameters and gradients that are in a norm, and values
+#: of each parameter that are in the norm of an update.
+SAMPLED, PARAMETERS, UPDATED = 16, 16, 4096
 
 #: Time between looks at the blocks, ns, and between reports; see observe.py.
 LOOK_NS, EVERY_NS, WRITING_SHARE = 100_000_000, 2_000_000_000, 1 / 200
@@ -165,7 +166,12 @@ class _Process:
         self._loss_dtype = ""
         self._accumulates = False  # whether a backward, not only a grad, was seen
         self._outputs: "dict[int, dict[str, Any]]" = {}
-        self._norms: "dict[str, dict[int, float]]" = {"gradients": {}, "parameters": {}}
+        self._norms: "dict[str, dict[int, float]]" = {
+            "gradients": {},
+            "parameters": {},
+            "updates": {},
+        }
+        self._before: "Any" = None  # optimizer that is in its step, and parts of its parameters
         self._tokens: "dict[int, list[int]]" = {}
         self._counts = {"backward": 0, "steps": 0, "calls": 0, "tokens": 0}
         self._fresh = True  # whether something was computed since the latest step
@@ -176,9 +182,12 @@ class _Process:
             self._tape.put(key, values)
 
     def _traced(self) -> bool:
-        """Return whether calls are traced, not executed; a copy of the process records nothing."""
-        inner = getattr(self._torch._C, "_len_torch_dispatch_stack", None)
-        return self.pid != os.getpid() or bool(inner is not None and inner())
+        """Return whether calls are traced or captured; a copy of the process records nothing."""
+        torch = self._torch
+        inner = getattr(torch._C, "_len_torch_dispatch_stack", None)
+        if self.pid != os.getpid() or (inner is not None and inner()):
+            return True
+        return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
     def backward(self, roots: "Any", accumulates: bool) -> None:
         """Record the scalars of a backward pass, or of a gradient, which is about to run."""
@@ -239,9 +248,11 @@ class _Process:
         step = self._counts["steps"] + 1
         if not step & (step - 1):
             with self._lock:
-                self._norm("gradients", step, optimizer, lambda one: one.grad)
+                chosen = _chosen(optimizer)
+                self._norm("gradients", step, [one.grad for one in chosen])
                 if step == 1:
-                    self._norm("parameters", 0, optimizer, lambda one: one.detach())
+                    self._norm("parameters", 0, [one.detach() for one in chosen])
+                self._before = optimizer, [_part(one).clone() for one in chosen]
 
     def after_step(self, optimizer: "Any", number: int) -> None:
         """Record the norm of the parameters; `number` counts steps, from 1."""
@@ -250,17 +261,19 @@ class _Process:
         with self._lock:
             self._counts["steps"], self._fresh = number, False
             if not number & (number - 1):
-                self._norm("parameters", number, optimizer, lambda one: one.detach())
+                chosen, before = _chosen(optimizer), self._before
+                self._norm("parameters", number, [one.detach() for one in chosen])
+                if before is not None and before[0] is optimizer:
+                    pairs = zip(chosen, before[1])  # noqa: B905  not in Python 3.8
+                    self._norm("updates", number, [_part(one) - own for one, own in pairs])
+            self._before = None
             self._look(number == 1)
 
-    def _norm(self, what: str, step: int, optimizer: "Any", of: "Callable[[Any], Any]") -> None:
-        """Record the norm over some parameters of an optimizer, evenly chosen."""
+    def _norm(self, what: str, step: int, tensors: "list[Any]") -> None:
+        """Record the norm over some tensors."""
         torch = self._torch
-        every = [one for group in optimizer.param_groups for one in group["params"]]
-        count = min(PARAMETERS, len(every))
-        chosen = [every[at * (len(every) - 1) // max(1, count - 1)] for at in range(count)]
         with torch.no_grad():
-            found = [_local(own) for own in map(of, chosen) if own is not None]
+            found = [_local(own) for own in tensors if own is not None]
             found = [own for own in found if own.layout == torch.strided and own.numel()]
             found = [own for own in found if own.device == found[0].device]
             if found:
@@ -354,6 +367,22 @@ def _name(dtype: "Any") -> str:
 def _local(tensor: "Any") -> "Any":
     """Return the part of a distributed tensor that this process has."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _chosen(optimizer: "Any") -> "list[Any]":
+    """Return some parameters of an optimizer, evenly chosen."""
+    every = [one for group in optimizer.param_groups for one in group["params"]]
+    count = min(PARAMETERS, len(every))
+    return [every[at * (len(every) - 1) // max(1, count - 1)] for at in range(count)]
+
+
+def _part(parameter: "Any") -> "Any":
+    """Return the first values of a parameter, without a copy."""
+    part = _local(parameter).detach()
+    while part.dim() > 1 and part.numel() > UPDATED:
+        part = part[: max(1, UPDATED * part.shape[0] // part.numel())]
+        part = part[0] if part.shape[0] == 1 else part
+    return part[:UPDATED] if part.dim() == 1 else part
 
 
 def _tensors(torch: "Any", output: "Any", depth: int) -> "Iterator[Any]":
