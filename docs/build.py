@@ -1,4 +1,4 @@
-"""Write the pages that are generated from code: command line, tables and views, workload files.
+"""Write the pages that are generated: command line, tables and views, workload files, trials.
 
 `--check` writes nothing and fails if something is out of date.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import tried
 
 from perfpipe.pipelines.cli import cli
 from perfpipe.pipelines.commands.schema import relations
@@ -32,6 +33,7 @@ def main() -> int:
         "gpus.md": gpus(),
     }
     pages = {DOCS / name: text for name, text in made.items()}
+    pages |= tried.pages(tried.committed())
     pages |= {INSTALLED / name: (DOCS / name).read_text(encoding="utf-8") for name in FOR_AGENTS}
     check = "--check" in sys.argv[1:]
     stale = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
@@ -94,3 +95,38 @@ def launched(trial: Trial) -> Iterator[LeverTrial]:
 def exceeded(trials: Iterable[Trial]) -> list[tuple[Trial, LeverTrial]]:
     """Return the levers whose gain exceeds the bound even at the low end of its interval."""
     return [(trial, own) for trial in trials for own in trial.levers if own.exceeds_bound]
+
+
+@dataclass(frozen=True)
+class LeverGains:
+    """What a lever did in several trials: medians of bounds and gains in %, None if unknown."""
+
+    name: str
+    programs: int
+    helped: int
+    bound_pct: float | None
+    gain_pct: float | None
+
+
+def median_gains(trials: Sequence[Trial]) -> list[LeverGains]:
+    """Return what each lever promised and gained where it was launched, most helpful first."""
+    by_name: dict[str, list[LeverTrial]] = {}
+    for trial in trials:
+        for own in launched(trial):
+            by_name.setdefault(own.name, []).append(own)
+    made = [
+        LeverGains(
+            name,
+            len(every),
+            sum(Outcome.of(own).helps for own in every),
+            _median(own.bound_pct for own in every),
+            _median(own.gained.gain_pct for own in every),
+        )
+        for name, every in by_name.items()
+    ]
+    return sorted(made, key=lambda own: (-own.helped, -(own.gain_pct or 0.0), own.name))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
