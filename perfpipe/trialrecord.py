@@ -306,8 +306,8 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
     (
         "exceeds_bound",
         "BOOLEAN",
-        "whether the low end of the gain, that of the steps alone if known, exceeds bound_pct, which "
-        "is a fault of the bound; NULL without a bound or a measurement",
+        "whether the low end of the gain, that of the steps alone if known, exceeds bound_pct, "
+        "which is a fault of the bound; NULL without a bound or a measurement",
         lambda row: row.own.exceeds_bound,
     ),
     (
