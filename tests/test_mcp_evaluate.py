@@ -100,7 +100,7 @@ async def _talk(workload: Path) -> Talk:
 
 
 def test_the_tools_are_offered_and_told_apart(talk: Talk) -> None:
-    assert talk.tools.keys() == {*TOOLS, "evaluate", "job"}
+    assert talk.tools.keys() == {*TOOLS, *RUNNING}
     for name, tool in talk.tools.items():
         assert tool.annotations.read_only_hint is (name not in RUNNING)
 
@@ -174,10 +174,12 @@ def test_without_permission_nothing_can_be_run(tmp_path: Path) -> None:
     assert call(desk, "evaluate", {"workload": "x", "files": {"kernel.py": ""}})[1]
 
 
-def test_a_workload_without_a_reference_cannot_be_allowed(tmp_path: Path) -> None:
+def test_a_workload_without_a_reference_judges_no_kernel(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("version: 1\nname: w\ncommand: [x]\n")
-    with pytest.raises(InputError, match="evaluate"):
-        Jobs.of((tmp_path / "w.yaml",))
+    jobs = Jobs.of((tmp_path / "w.yaml",))
+    assert jobs is not None
+    with pytest.raises(InputError, match="no 'evaluate' block"):
+        jobs.evaluate("w", {"kernel.py": ""})
 
 
 def test_closing_ends_what_runs(workload: Path) -> None:

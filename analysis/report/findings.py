@@ -110,7 +110,7 @@ def findings_of(scope: Scope) -> list[Finding]:
     sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
     found = (_Found(*row) for row in rows_of(scope.con, sql))
     several = len(scope.reports) > 1
-    known = tried.tried_of(scope)
+    known = tried.tried_of(scope.con, scope.reports)
     told = []
     for one in found:
         finding = _of_kernel(one) if one.subject == "kernel" else _of_gpu(scope, one, several)
@@ -322,7 +322,7 @@ def recommendations_of(scope: Scope) -> list[Recommendation]:
     advice = [_Advice(*row) for row in rows_of(scope.con, sql)]
     kept = [item for item in advice if item.subject != "kernel"]
     kept += [item for item in advice if item.subject == "kernel"][:_MOST]
-    known = tried.tried_of(scope)
+    known = tried.tried_of(scope.con, scope.reports)
     return [_recommendation(scope, number + 1, item, known) for number, item in enumerate(kept)]
 
 

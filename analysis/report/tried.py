@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -11,6 +12,9 @@ from perfpipe.database import in_list, quote
 from perfpipe.trialrecord import Gained
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Action, Source
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 #: Views that are read here.
 VIEWS = ("tried_techniques", "_report_trials", "trials")
@@ -22,16 +26,16 @@ _LINES = "unnest(string_split(manual, chr(10)))"
 Tried = Mapping[tuple[str, str], Outcome]
 
 
-def tried_of(scope: Scope) -> Tried:
+def tried_of(con: DuckDBPyConnection, reports: Sequence[str]) -> Tried:
     """Return what was tried of the techniques of each report."""
     sql = (
         "SELECT report_id, technique, verdict, gain_pct, low_pct, high_pct, results, why, "
-        f"results_why FROM tried_techniques WHERE report_id IN {in_list(scope.reports)}"
+        f"results_why FROM tried_techniques WHERE report_id IN {in_list(reports)}"
     )
     return {
         (report, technique): Outcome(verdict, Gained(gain, low, high), results, why, results_why)
         for report, technique, verdict, gain, low, high, results, why, results_why in rows_of(
-            scope.con, sql
+            con, sql
         )
     }
 
@@ -49,6 +53,20 @@ def latest(scope: Scope) -> str | None:
         "ORDER BY tried_at DESC, trial_id DESC LIMIT 1"
     )
     return next((trial for (trial,) in rows_of(scope.con, sql)), None)
+
+
+def outcomes_of(scope: Scope, trial: str) -> list[tuple[str, Outcome]]:
+    """Return what a trial launched: the stack first, then the levers, largest gain first."""
+    rows = rows_of(
+        scope.con,
+        "SELECT lever, verdict, gain_pct, low_pct, high_pct, results, why, results_why "
+        f"FROM trials WHERE trial_id = {quote(trial)} AND launches > 0 "
+        "ORDER BY kind = 'stack' DESC, gain_pct DESC NULLS LAST, lever",
+    )
+    return [
+        (lever, Outcome(verdict, Gained(gain, low, high), results, why, results_why))
+        for lever, verdict, gain, low, high, results, why, results_why in rows
+    ]
 
 
 def stack_of(scope: Scope) -> list[Action]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from perfpipe import trialrecord
 from perfpipe.analysis.report.build import kinds_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import named
@@ -115,7 +116,8 @@ class Desk:
     def key(self, chosen: Selection, window: str = STEADY) -> Key:
         """Return the key of a session."""
         runs = tuple((run.run_id, run.status) for run in chosen.runs)
-        return tuple(chosen.reports), runs, chosen.only_runs, window
+        trials = tuple(path.name for path in trialrecord.files(self.store.root))
+        return tuple(chosen.reports), runs, chosen.only_runs, trials, window
 
     def opened(self, chosen: Selection, window: str = STEADY) -> Session:
         """Return a new session on a selection."""

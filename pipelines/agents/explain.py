@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report import findings
+from perfpipe.analysis.report import findings, tried
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
 from perfpipe.database import quote
@@ -72,7 +72,16 @@ def _timeline_techniques(session: Session, row: Row, detail: str) -> list[dict[s
     told = [_technique(one["technique"], one["gain_pct"], one["floor"], whole) for one in found]
     if not told and row["technique"]:
         told = [_technique(row["technique"], row["bound_pct"], row["floor"], whole)]
-    return told[: _TOLD[detail]]
+    return _with_trials(session, row, told[: _TOLD[detail]])
+
+
+def _with_trials(session: Session, row: Row, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return techniques with what a trial of each measured."""
+    known = tried.tried_of(session.con, row["reports"])
+    for technique in told:
+        outcome = tried.outcome(known, row["reports"], technique["key"])
+        technique["tried"] = sentence(outcome and outcome.sentence())
+    return told
 
 
 def _technique(key: str, gain_pct: float | None, floor: str | None, of: str) -> dict[str, Any]:
@@ -165,13 +174,17 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
             "assumes": assumption("work"),
             "promise": False,
         },
-        "techniques": [
-            {
-                **_technique(one["technique"], one["gain_pct"], one["floor"], time),
-                "nvidia_estimate_pct": value(one["nvidia_pct"]),
-            }
-            for one in advice[: _TOLD[detail]]
-        ],
+        "techniques": _with_trials(
+            session,
+            row,
+            [
+                {
+                    **_technique(one["technique"], one["gain_pct"], one["floor"], time),
+                    "nvidia_estimate_pct": value(one["nvidia_pct"]),
+                }
+                for one in advice[: _TOLD[detail]]
+            ],
+        ),
         "hot": [_hot(one) for one in hot],
         "hot_missing": None if hot else "no source counters were collected",
     }

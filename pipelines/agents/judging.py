@@ -1,4 +1,4 @@
-"""Judges kernels for agents: jobs on workloads that the server allows."""
+"""Jobs of agents on workloads that the server allows: judging a kernel, trying the advice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perfpipe.errors import InputError, PerfpipeError, did_you_mean
+from perfpipe.pipelines.agents import trying
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
 from perfpipe.pipelines.process import run
@@ -24,24 +25,35 @@ _FILES, _CHARACTERS = 50, 400_000
 #: Time limit of a job, s; most jobs that wait, and that are remembered.
 _LIMIT_S, _WAITING, _REMEMBERED = 1800.0, 8, 50
 
+#: Result of a job, as the command prints it in JSON.
+Result = dict[str, Any]
+
 #: States of a job.
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 
 
 @dataclass
 class Job:
-    """A requested judgement, with its state."""
+    """A requested command, with its state.
+
+    `words` returns the words after perfpipe, and may write into an empty directory first.
+    `read` returns the result in the JSON that the command prints, and `tell` answers with it.
+    """
 
     name: str
+    words: Callable[[Path], list[str]]
+    read: Callable[[Any], Result]
+    tell: Callable[[Result, str, str], Answer]
+    limit_s: float = _LIMIT_S
     state: str = QUEUED
-    result: dict[str, Any] | None = None
+    result: Result | None = None
     reason: str = ""
     stop: Callable[[], None] | None = None
     over: threading.Event = field(default_factory=threading.Event)
 
 
 class Jobs:
-    """Judges candidates of some workloads, one at a time, to keep their times undisturbed."""
+    """Runs commands on some workloads, one at a time, to keep their times undisturbed."""
 
     def __init__(self, workloads: Mapping[str, Path]) -> None:
         self.workloads = workloads
@@ -56,10 +68,6 @@ class Jobs:
         found: dict[str, Path] = {}
         for path in paths:
             workload = load_workload(path)
-            if workload.evaluate is None:
-                raise InputError(
-                    f"{path}: no 'evaluate' block, which defines what a candidate computes"
-                )
             if workload.name in found:
                 raise InputError(f"{path}: another workload is also named {workload.name}")
             found[workload.name] = path.resolve()
@@ -78,10 +86,40 @@ class Jobs:
         """
         path = self._path(workload)
         read = load_workload(path)
+        if read.evaluate is None:
+            raise InputError(
+                f"{workload} has no 'evaluate' block, which defines what a candidate computes"
+            )
         words = _baseline(read, path, baseline)
         if profiles is not None:
             words += ["--profile", "--store", str(profiles)]
         _check(files, read)
+
+        def command(folder: Path) -> list[str]:
+            into = folder / "candidate"
+            for name, text in files.items():
+                at = into / name
+                at.parent.mkdir(parents=True, exist_ok=True)
+                at.write_text(text, encoding="utf-8")
+            return ["evaluate", str(path), "--json", "--candidate", str(into), *words]
+
+        return self._begin(command, _only_result, _judged)
+
+    def try_levers(
+        self, workload: str, store: Path, budget_s: int, levers: Sequence[str]
+    ) -> Answer:
+        """Begin to try the advice on a workload, and return the job; the trial is stored."""
+        words = trying.command(self._path(workload), store, budget_s, levers)
+        limit_s = _LIMIT_S + budget_s
+        return self._begin(lambda _: words, trying.result, trying.told, limit_s)
+
+    def _begin(
+        self,
+        words: Callable[[Path], list[str]],
+        read: Callable[[Any], Result],
+        tell: Callable[[Result, str, str], Answer],
+        limit_s: float = _LIMIT_S,
+    ) -> Answer:
         name = f"job-{uuid.uuid4().hex[:8]}"
         with self._changing:
             waiting = sum(one.state in (QUEUED, RUNNING) for one in self._jobs.values())
@@ -91,11 +129,8 @@ class Jobs:
                 )
             for old in [key for key, one in self._jobs.items() if one.over.is_set()][:-_REMEMBERED]:
                 del self._jobs[old]
-            job = self._jobs[name] = Job(name)
-        work = threading.Thread(
-            target=self._work, args=(job, path, dict(files), words), daemon=True
-        )
-        work.start()
+            job = self._jobs[name] = Job(name, words, read, tell, limit_s)
+        threading.Thread(target=self._work, args=(job,), daemon=True).start()
         return _told(job)
 
     def job(self, name: str, wait_s: float, cancel: bool) -> Answer:
@@ -129,37 +164,31 @@ class Jobs:
                 if job.stop is not None:
                     job.stop()
 
-    def _work(self, job: Job, path: Path, files: dict[str, str], words: list[str]) -> None:
+    def _work(self, job: Job) -> None:
         try:
-            with self._one, tempfile.TemporaryDirectory(prefix="perfpipe-candidate-") as folder:
-                self._run(job, path, Path(folder) / "candidate", files, words)
+            with self._one, tempfile.TemporaryDirectory(prefix="perfpipe-job-") as folder:
+                self._run(job, Path(folder))
         except (PerfpipeError, OSError) as error:
             self._end(job, FAILED, str(error))
         finally:
             job.over.set()
 
-    def _run(
-        self, job: Job, path: Path, into: Path, files: dict[str, str], words: list[str]
-    ) -> None:
-        for name, text in files.items():
-            at = into / name
-            at.parent.mkdir(parents=True, exist_ok=True)
-            at.write_text(text, encoding="utf-8")
+    def _run(self, job: Job, folder: Path) -> None:
+        words = job.words(folder)
         with self._changing:
             if job.state != QUEUED or self._closed:
                 return
             job.state = RUNNING
-        command = [sys.executable, "-m", "perfpipe", "evaluate", str(path), "--json"]
         done = run(
-            [*command, "--candidate", str(into), *words],
-            timeout=_LIMIT_S,
+            [sys.executable, "-m", "perfpipe", *words],
+            timeout=job.limit_s,
             started=lambda stop: self._started(job, stop),
         )
         if done.timed_out:
-            self._end(job, FAILED, f"the job took longer than {_LIMIT_S:.0f} s")
+            self._end(job, FAILED, f"the job took longer than {job.limit_s:.0f} s")
             return
         try:
-            (job.result,) = json.loads(done.stdout)["results"]
+            job.result = job.read(json.loads(done.stdout))
         except (ValueError, KeyError, TypeError):
             self._end(job, FAILED, done.complaint() or f"exit code {done.returncode}")
             return
@@ -205,14 +234,26 @@ def _check(files: Mapping[str, str], workload: Workload) -> None:
             raise InputError(f"{plain(name, 60)}: longer than {_CHARACTERS:,} characters")
 
 
+def _only_result(printed: Any) -> Result:
+    """Return the only result that `perfpipe evaluate` prints."""
+    (result,) = printed["results"]
+    found: Result = result
+    return found
+
+
 def _told(job: Job) -> Answer:
     data: dict[str, Any] = {"job": job.name, "state": job.state}
     if job.state in (QUEUED, RUNNING):
         return Answer(data, next=Next("job", {"id": job.name, "wait_s": 30}))
     if job.state != DONE or job.result is None:
         reason = plain(job.reason) or "the job was cancelled"
-        return Answer(data, Status.ABSTAINED, f"the candidate was not judged: {reason}")
-    made = job.result
+        return Answer(data, Status.ABSTAINED, f"the job has no result: {reason}")
+    return job.tell(job.result, job.name, job.state)
+
+
+def _judged(made: Result, job: str, state: str) -> Answer:
+    """Return the judgement of a candidate."""
+    data: dict[str, Any] = {"job": job, "state": state}
     data["result"] = {
         "status": made["status"],
         "reason": sentence(made["reason"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report import facts, findings, opening, verdicts
+from perfpipe.analysis.report import facts, findings, opening, tried, verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
@@ -15,8 +15,8 @@ from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
 from perfpipe.viewmodel import Finding
 
-#: Findings of an overview, runs and reports of a list, gaps.
-FINDINGS, _LISTED, _GAPS = 3, 200, 10
+#: Findings of an overview, runs and reports of a list, gaps, levers of a trial.
+FINDINGS, _LISTED, _GAPS, _TRIED = 3, 200, 10, 10
 
 #: Views of a verdict with its findings.
 VIEWS = (
@@ -78,6 +78,7 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
         "verdict": None if abstained else sentence(first.verdict.text),
         "bounds": [] if abstained else bounds(session),
         "findings": [finding(*pair) for pair in zip(found[:most], told, strict=False)],
+        "tried": _tried(scope),
         "nothing_found": None if found else f"{facts.nothing_of(scope)}; {NOT_ALL_WELL}",
         "provenance": _provenance(scope, session),
         "gaps": [
@@ -95,6 +96,18 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
         total=len(found),
         next=_next(scope, target, found, abstained),
     )
+
+
+def _tried(scope: Scope) -> dict[str, Any] | None:
+    """Return what the latest trial of the program measured; None without one."""
+    trial = tried.latest(scope)
+    if trial is None:
+        return None
+    levers = [
+        {"lever": captured(lever), "says": sentence(outcome.sentence()), "helps": outcome.helps}
+        for lever, outcome in tried.outcomes_of(scope, trial)
+    ]
+    return {"trial": trial, "levers": levers[:_TRIED]}
 
 
 def bounds(session: Session) -> list[Row]:

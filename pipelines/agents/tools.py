@@ -99,8 +99,23 @@ class _Evaluate(_Arguments):
     ] = False
 
 
+class _Try(_Arguments):
+    workload: Annotated[str, Field(description="Name of an allowed workload.")]
+    budget_s: Annotated[
+        int, Field(description="Time for all launches after the timeline, s.", ge=30, le=7200)
+    ] = 900
+    levers: Annotated[
+        list[str],
+        Field(
+            description="Levers to try, whatever the findings are, such as tf32 or compile*; "
+            "default: those that findings call for, and those that cost nothing.",
+            max_length=30,
+        ),
+    ] = []
+
+
 class _Job(_Arguments):
-    id: Annotated[str, Field(description="Job id that evaluate returned.")]
+    id: Annotated[str, Field(description="Job id that evaluate or try returned.")]
     wait_s: Annotated[
         float, Field(description="How long to wait for the job to end.", ge=0, le=60)
     ] = 0
@@ -184,8 +199,19 @@ RUNNING: Mapping[str, Tool] = {
         ),
         runs=True,
     ),
+    "try": Tool(
+        "Tries the advice on the unmodified program of a workload: launches it with and without "
+        "each lever (TF32, torch.compile, loader workers, ...), and returns the measured gain, "
+        "whether the results stay equal, and the change to make by hand. Returns a job, which "
+        "takes about the budget.",
+        _Try,
+        lambda desk, given: _jobs(desk).try_levers(
+            given.workload, desk.store.root, given.budget_s, given.levers
+        ),
+        runs=True,
+    ),
     "job": Tool(
-        "Returns the state of a job of evaluate, and its result.",
+        "Returns the state of a job of evaluate or try, and its result.",
         _Job,
         lambda desk, given: _jobs(desk).job(given.id, given.wait_s, given.cancel),
         runs=True,

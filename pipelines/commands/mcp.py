@@ -18,7 +18,8 @@ from perfpipe.pipelines.options import limit_options, resolve_store, store_optio
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="WORKLOAD",
-    help="Allow the agent to run 'perfpipe evaluate' for this workload file; repeat for several.",
+    help="Allow the agent to run 'perfpipe evaluate' and 'perfpipe try' for this workload file; "
+    "repeat for several.",
 )
 @limit_options
 @store_option
@@ -26,9 +27,9 @@ def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
     """Serve the store to an agent over the Model Context Protocol (stdio).
 
     The agent's client starts this command (docs/agents.md).  The server only reads the store,
-    unless --allow-run allows it to run kernels for a workload.  Tools: overview, explain, timeline,
-    compare, schema, query, next_capture; with --allow-run also evaluate and job.  Needs the MCP SDK
-    in perfpipe's environment: pip install 'mcp>=2.3,<3'
+    unless --allow-run allows it to run the program of a workload, or kernels for it.  Tools:
+    overview, explain, timeline, compare, schema, query, next_capture; with --allow-run also
+    evaluate, try and job.  Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'
     """
     if importlib.util.find_spec("mcp") is None:
         raise ToolMissing(

@@ -21,6 +21,7 @@ def as_data(trial: Trial) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "trial": trial.trial_id,
+        "headline": headline(trial),
         "program": trial.program,
         "gpu": trial.gpu,
         "unit": trial.unit,
