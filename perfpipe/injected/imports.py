@@ -16,6 +16,7 @@ AFTER = {
     "torch.nn.modules.module": "after_modules",
     "torch._dynamo.eval_frame": "after_dynamo",
     "transformers.generation.stopping_criteria": "after_stopping",
+    "jax": "after_jax",
 }
 
 

@@ -20,13 +20,16 @@ from perfpipe.pipelines.collectors.observing import HELPER
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.pipelines.tools import explain
-from perfpipe.pipelines.trying.levers import Lever, plain_path
+from perfpipe.pipelines.trying.levers import CACHE, Lever, plain_path
 from perfpipe.pipelines.trying.protecting import Place, Protection, hint
 from perfpipe.pipelines.workload import Params
 from perfpipe.scratch import scratch
 
 #: Variable with the plan of a launch, and the injected file that carries it out.
 _PLAN, _FILE = "PERFPIPE_TRY_PLAN", "trying.py"
+
+#: Folders of compiled code: of torch.compile, and of Triton.
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 #: Variable with the folder of the reports of a launch.
 _REPORTS = "PERFPIPE_INJECT_DIR"
@@ -202,11 +205,13 @@ class Launches:
         }
         plan = folder / "plan.json"
         plan.write_text(json.dumps({**content, "verify": verify}), encoding="utf-8")
-        settings = dict(program.env)
+        # Code that earlier programs compiled would hide what compilation takes.
+        caches = {name: str(self._logs / name.lower()) for name in _CACHES}
+        settings = {name: path for name, path in caches.items() if name not in os.environ}
+        settings |= program.env
         for lever in arm.levers:
-            for name, value in lever.env.items():
-                known = settings.get(name, os.environ.get(name, ""))
-                settings[name] = f"{known} {value}".strip() if name == "XLA_FLAGS" else value
+            cache = str(self._logs / f"cache-{lever.base}")
+            settings |= {name: value.replace(CACHE, cache) for name, value in lever.env.items()}
         return {
             "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", str(SEED)),
             **settings,
@@ -249,7 +254,7 @@ class Launches:
             effects=_effects(arm, reports),
             memory_bytes=_largest(memory, "reserved_bytes"),
             total_bytes=_largest(memory, "total_bytes"),
-            seen=frozenset(name for own in reports for name in ("torch", *own.get("seen", ()))),
+            seen=_seen(folder, reports),
             written=written,
             # Looking takes seconds, and other programs write meanwhile: the first launch is enough.
             outside=place.outside() if self.count == 1 else (),
@@ -285,6 +290,13 @@ def _reports(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _seen(folder: Path, reports: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the libraries that the program uses, of those that levers need."""
+    found = {"torch"} if reports else set()
+    found |= {"jax"} if (folder / "seen.jax").exists() else set()
+    return frozenset(found | {str(name) for own in reports for name in own.get("seen", ())})
+
+
 def _effects(arm: Arm, reports: Sequence[Mapping[str, Any]]) -> dict[str, Effect]:
     """Return the effect of each lever of an arm, and of each handicap, over all processes."""
     names = [
@@ -305,7 +317,8 @@ def _effect(lever: Lever, reports: Sequence[Mapping[str, Any]]) -> Effect:
             *([f"build {shlex.quote(lever.build)}"] if lever.build else []),
             *(f"{name}={value}" for name, value in lever.arguments.items()),
         ]
-        return Effect((*settings, *((text, 1) for text in other)), effective=None)
+        applied = (*settings, *((text, 1) for text in other))
+        return Effect(applied, () if applied else ("the environment has it already",))
     return _reported(lever.name, reports)
 
 

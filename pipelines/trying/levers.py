@@ -21,6 +21,9 @@ from perfpipe.pipelines.workload import Params
 #: The files of levers.
 FOLDER = INJECTED / "levers"
 
+#: Stands for a folder of the trial, which a lever fills in its first launch.
+CACHE = "{cache}"
+
 #: What is applied when: levers of the program's own environment come first.
 _FIRST = 0
 
@@ -35,11 +38,12 @@ class Lever:
     """A change that can be tried.
 
     `base` is the name of its file; a variant is named BASE:VALUE.  `answers` are the techniques of
-    findings that it carries out.  `free` levers are tried without a finding.  `needs` is torch,
-    transformers, jax or any.  `prefers` are techniques for which this is the best variant.  `expect` is what the results should be: identical, scatter or
-    tolerance, the latter with a relative error `tolerance` at the first step.  `verify` are options
-    for one more launch, which is not timed and shows whether results are right.  `env` are
-    variables for the launch; `arguments`, `patch` and `build` are those of a workload's own lever.
+    findings that it carries out, `prefers` those for which it is the best variant.  `free` levers
+    are tried without a finding.  `needs` is torch, transformers, jax or any.  `expect` is what the
+    results should be: identical, scatter or tolerance, the latter with a relative error `tolerance`
+    at the first step.  `verify` are options for one more launch, which is not timed and shows
+    whether results are right.  `env` are variables for the launch; `arguments`, `patch` and `build`
+    are those of a workload's own lever.
     """
 
     base: str
@@ -75,6 +79,11 @@ class Lever:
     def injected(self) -> bool:
         """Whether it acts in the program's Python."""
         return self.file is not None
+
+    @property
+    def fills(self) -> bool:
+        """Whether its first launch fills a folder, so that only later ones show what it gains."""
+        return any(CACHE in value for value in self.env.values())
 
     def entry(self, *, verify: bool = False) -> dict[str, Any]:
         """Return its entry in the plan of a launch."""
@@ -124,7 +133,7 @@ def _of_file(path: Path) -> list[Lever]:
         env = dict(names.get("ENV") or {})
         prefers = names.get("PREFERS") or {}
         if "env" in names:
-            env |= names["env"](dict(options), cores(), 1)
+            env |= names["env"]({"folder": CACHE, **options}, cores(), 1)
         made.append(
             Lever(
                 base=path.stem,

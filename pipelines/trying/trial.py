@@ -123,6 +123,9 @@ class Trying:
         own_of = {own.lever.name: own for own in chosen}
         active = {own.lever.name: Arm(own.lever.name, (own.lever,)) for own in chosen}
         schedule = Schedule(levers=len(active), rounds=rounds)
+        for arm in active.values():
+            if any(lever.fills for lever in arm.levers):
+                self.bench.launch(arm, counts=False)
         done, last = 0, rounds
         while active and done < last:
             arms = [PLAIN, *active.values()]
@@ -158,25 +161,18 @@ class Trying:
         if not found.before or not found.after:
             return None
         first = [ms for own in self.first[1:] if (ms := found.window.ms(own.pace)) is not None]
-        others = [
-            found.window.ms(own.pace)
+        # An arm whose times are unknown says nothing about the scatter.
+        arms = [
+            [ms for own in launches if (ms := found.window.ms(own.pace)) is not None]
             for name, launches in self.bench.done.items()
             if name not in (PLAIN.name, arm.name)
-            for own in launches
         ]
-        arms = [found.before, found.after]
-        if all(ms is not None for ms in others):
-            arms += [
-                sides(rounds, launches).after
-                for name, launches in self.bench.done.items()
-                if name not in (PLAIN.name, arm.name)
-            ]
         result = judged(
             found.before,
             found.after,
             alpha=level or ALPHA / 2,
             limit_pct=least_gain_pct(first),
-            scatter=scatter_of(first, arms),
+            scatter=scatter_of(first, (found.before, found.after, *arms)),
         )
         return result if level is not None else result._replace(verdict=INCONCLUSIVE)
 
@@ -419,7 +415,7 @@ def _row(
 
 def left_out(own: Candidate) -> LeverTrial:
     """Return the row of a lever that is not tried."""
-    return _row(own, None, "left out", own.left_out or "")
+    return _row(own, None, "not tried", own.left_out or "")
 
 
 def announced(bench: Bench, chosen: Sequence[Candidate], rounds: int) -> str:

@@ -18,9 +18,7 @@ VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
-    """Return the variables of a launch; none without a folder."""
-    if not options.get("folder"):
-        return {}
+    """Return the variables of a launch."""
     return {
         "JAX_COMPILATION_CACHE_DIR": str(options["folder"]),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
