@@ -20,7 +20,7 @@ _USUAL_SHARE = 0.4
 #: Gain that is expected of a lever without a bound, %.
 _USUAL_GAIN_PCT = 2.0
 
-#: How much of that is expected of the default variant, and of others, unless a technique prefers one.
+#: Share of that for the default variant and for others, unless a technique prefers one of them.
 _DEFAULT, _VARIANT = 0.9, 0.5
 
 #: Views that the diagnosis reads.

@@ -9,7 +9,7 @@ if __name__ == "__main__":
     model = torch.nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, foreach=False)
     x = torch.randn(8, 4)
-    for step in range(60):
+    for _ in range(60):
         loss = (model(x) - 1).square().mean()
         optimizer.zero_grad()
         loss.backward()

@@ -9,7 +9,7 @@ if __name__ == "__main__":
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     x = torch.randn(32, 64)
     total = 0.0
-    for step in range(200):
+    for _ in range(200):
         loss = (model(x) - x).square().mean()
         optimizer.zero_grad()
         loss.backward()
