@@ -37,8 +37,7 @@ def tried_figure(table: Table) -> Drawing | None:
     """Return the time that levers save, with intervals, and their bounds; None without any."""
     names = ("lever", "gain_pct", "low_pct", "high_pct", "verdict", "bound_pct")
     points = points_of(table, names, names[1:4], _MOST)
-    label = "time saved (% of the unchanged program); | is the bound of the finding"
-    return _intervals(points, label, _TRIED)
+    return _intervals(points, "time saved (% of the unchanged program)", _TRIED)
 
 
 def _intervals(

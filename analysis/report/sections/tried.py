@@ -20,7 +20,7 @@ _PLAIN = "no change (A/A)"
 _COLUMNS = (
     Column("lever", "Lever", "text", "", "name of the lever, or the levers that help together"),
     Column("title", "What it does", "text", core=False, hover_of="lever"),
-    Column("applied", "Applied to", "text", "", "what the lever was applied to"),
+    Column("verdict", "Verdict", "text"),
     Column(
         "bound_pct",
         "Bound",
@@ -44,6 +44,8 @@ _COLUMNS = (
         "",
         "results of the program compared with those of the unchanged program",
     ),
+    Column("why", "Why", "lines", "", "reason for the verdict, or what differs in the results"),
+    Column("applied", "Applied to", "text", "", "what the lever was applied to"),
     Column("memory_bytes", "GPU memory", "bytes", "", "peak of PyTorch's allocated GPU memory"),
     Column(
         "start_up_s", "Start-up", "number", "s", "time that the lever takes once, as to compile"
@@ -52,8 +54,6 @@ _COLUMNS = (
         "pays_after", "Pays after", "number", "units", "units after which the start-up has paid"
     ),
     Column("launches", "Launches", "int", "", "launches of the program with the lever"),
-    Column("verdict", "Verdict", "text"),
-    Column("why", "Why", "text", "", "reason for the verdict, or what differs in the results"),
 )
 
 
