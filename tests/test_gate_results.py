@@ -72,10 +72,12 @@ def test_an_unseeded_program_is_unknown(workload: Path, cli: Cli) -> None:
 def test_runs_with_other_results(
     workload: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    names: list[str] = []
     for loss in ("2", "2", "3", "2"):
         monkeypatch.setenv("LOSS", loss)
         assert cli("run", workload, "--collector", "timing") == 0, cli.err
-    names = [run.run_id for run in Store(tmp_path / "store").runs()]
+        runs = [run.run_id for run in Store(tmp_path / "store").runs()]
+        names += [name for name in runs if name not in names]
     base = ["--baseline", names[0], "--baseline", names[1]]
     cli("compare", names[0], names[2], "--json")
     found = json.loads(cli.out)["results"]

@@ -144,13 +144,8 @@ def test_a_failing_program_differs() -> None:
         (OUTPUT, {1: (5.0, 3.0, 4.0)}, {1: (5.0, 4.0, 3.0)}, "differ"),
         (OUTPUT, {1: (5.0, 3.0, 4.0)}, {1: (5.0, 3.0)}, "differ"),
         # Later outputs follow from training.
-        (
-            OUTPUT,
-            {1: (5.0, 3.0, 4.0), 2: (1.0, 1.0)},
-            {1: (5.0, 3.0, 4.0), 2: (2.0, 2.0)},
-            "within_tolerance",
-        ),
-        (OUTPUT, {1: (5.0, 3.0, 4.0), 2: (1.0, 1.0)}, {1: (5.0, 3.0, 4.0), 2: (9.0, 9.0)}, "differ"),
+        (OUTPUT, {1: (5, 3, 4), 2: (1, 1)}, {1: (5, 3, 4), 2: (2, 2)}, "within_tolerance"),
+        (OUTPUT, {1: (5, 3, 4), 2: (1, 1)}, {1: (5, 3, 4), 2: (9, 9)}, "differ"),
         (GRADIENT, {1: (1.0,)}, {1: (1.00005,)}, "within_tolerance"),
         (GRADIENT, {1: (1.0,)}, {1: (0.5,)}, "differ"),
         (GRADIENT, {1: (1.0,), 2: (1.0,)}, {1: (1.0,), 2: (0.0,)}, "differ"),
