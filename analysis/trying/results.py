@@ -169,8 +169,8 @@ def compare(
     if any(one.kind == Kind.DIFFER for one in found):
         return Compared(Kind.DIFFER, _sentence(worst(found).why))
     numbers = [*comparison.recorded(), *comparison.told()]
-    if any(one.kind == Kind.UNKNOWN and "seed" in one.why for one in numbers):
-        numbers = [one for one in numbers if one.kind == Kind.UNKNOWN]
+    if any(one.unseeded for one in numbers):
+        numbers = [one for one in numbers if one.unseeded]
     found += numbers
     found += comparison.written(alike=all(one.kind == Kind.IDENTICAL for one in numbers))
     if not numbers and not any(one.kind in (Kind.DIFFER, Kind.IDENTICAL) for one in found):
@@ -379,6 +379,7 @@ class _Comparison:
                     Kind.UNKNOWN,
                     f"{name} differ between plain launches from token {at + 1} on: the program has "
                     "no fixed seed, or rounding decides",
+                    unseeded=True,
                 )
             if not all(same(plain[0][step], one[step]) for one in other):
                 # Rounding decides between tokens that are about as likely, but not at once.
@@ -451,6 +452,7 @@ class _Comparison:
                 Kind.UNKNOWN,
                 f"{name} differs by {scatter:.1%} between plain launches: the program has no fixed "
                 "seed",
+                unseeded=True,
             )
         elif learns:
             yield judged(curve, self._rounding, growing=False)

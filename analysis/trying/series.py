@@ -30,10 +30,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """A kind, with the reason as a sentence without its end."""
+    """A kind, with the reason as a sentence without its end.
+
+    `unseeded` says that plain launches do not compute the same, so that nothing can be compared.
+    """
 
     kind: Kind
     why: str
+    unseeded: bool = False
 
 
 Vector = tuple[float, ...]
@@ -106,6 +110,7 @@ def strong(
             Kind.UNKNOWN,
             f"{name} differs by {share(scatter)} between plain launches: the program has no fixed "
             "seed, or it starts from another state in each launch",
+            unseeded=True,
         )
     if scatter and error <= scatter_times(len(plain)) * scatter:
         text = f"{name} differs by {share(error)}, and by {share(scatter)} between plain launches"
