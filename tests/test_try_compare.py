@@ -17,18 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.analysis.thresholds import thresholds
+from perfpipe.analysis.trying.launched import GRADIENT, LOSS, OUTPUT, PARAMETER, TOKENS, UPDATE
 from perfpipe.analysis.trying.printed import printed
-from perfpipe.analysis.trying.results import (
-    GRADIENT,
-    LOSS,
-    OUTPUT,
-    PARAMETER,
-    TOKENS,
-    UPDATE,
-    Results,
-    compare,
-    read,
-)
+from perfpipe.analysis.trying.results import Results, compare, read
 from perfpipe.analysis.trying.series import Kind, curve_of, judged, strong
 
 CURVE = [2.0, 1.9, 1.7, 1.6, 1.4, 1.3, 1.2, 1.0, 0.9, 0.8]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perfpipe.analysis.trying.pace import Pace
-from perfpipe.analysis.trying.results import LOSS, Results
+from perfpipe.analysis.trying.launched import LOSS, Results
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.trying.bench import PLAIN, Bench
 from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
@@ -40,6 +40,10 @@ def pace(ms: float, units: int = UNITS) -> Pace:
     return Pace("step", times, (1,) * (units + 1), (), 1.0, (), True, units)
 
 
+#: The effect of a lever that is applied once.
+APPLIED = Effect((("model", 1),), effective=True)
+
+
 @dataclass
 class Behaviour:
     """What a lever does: its factor on the time, its results, how its launch ends."""
@@ -47,7 +51,7 @@ class Behaviour:
     factor: float = 1.0
     results: Results = field(default_factory=results)
     failure: str | None = None
-    effect: Effect = Effect((("model", 1),), effective=True)
+    effect: Effect = APPLIED
     units: int = UNITS
 
 
