@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from perfpipe.analysis.trying.pace import Pace
 from perfpipe.analysis.trying.launched import LOSS, Results
+from perfpipe.analysis.trying.pace import Pace
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.trying.bench import PLAIN, Bench
 from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
