@@ -432,7 +432,7 @@ def _later(
         inside &= abs(far - own[0]) <= scatter
         most = max(most, abs(far - own[0]) / (abs(own[0]) or 1.0))
     kind = Kind.WITHIN_SCATTER if inside and len(plain) > 1 else Kind.WITHIN_TOLERANCE
-    yield Judged(kind, f"{name} differ by at most {share(most)}")
+    yield Judged(kind, f"{name} differ by up to {share(most)}, as training amplifies rounding")
 
 
 def _frozen(curve: Curve) -> Iterator[Judged]:

@@ -121,7 +121,8 @@ def strong(
     if len(plain) < 2:
         return Judged(Kind.UNKNOWN, f"{told}, and one launch does not show the scatter")
     repeats = f"to {share(scatter)}" if scatter else "bit for bit"
-    return Judged(Kind.DIFFER, f"{told}; plain launches repeat {repeats}")
+    allowed = f"{share(limit)} is allowed, and plain launches repeat {repeats}"
+    return Judged(Kind.DIFFER, f"{told}; {allowed}")
 
 
 def _change(name: str, mean: Vector, other: Sequence[Vector], error: float) -> str:

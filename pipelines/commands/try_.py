@@ -206,6 +206,16 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
         diagnose=not given["no_diagnosis"],
         fresh=given["fresh"],
     )
+    if given["sensitivity"]:
+        from perfpipe.pipelines.trying.slowing import slow
+
+        with launching():
+            slowed = slow(subject, store, wishes, say, say)
+        if given["as_json"]:
+            click.echo(json_document(**slowed.as_data()))
+        else:
+            click.echo("\n".join(slowed.lines()))
+        return
     with launching():
         trial = try_levers(subject, store, wishes, say, say)
     if given["as_json"]:

@@ -62,15 +62,17 @@ class Bench:
         """Return whether the budget allows some rounds of arms, and a reserve."""
         return self.left_s - reserve_s >= rounds * sum(map(self.cost, arms))
 
+    def timeout(self, arm: Arm) -> float | None:
+        """Return how long a launch of an arm may take, s; None before a plain launch."""
+        more = _COMPILING_S if arm.compiles else _MORE_S
+        return _TIMES * self.plain_s + more if self.plain else None
+
     def launch(self, arm: Arm, *, counts: bool = True, verify: bool = False) -> Launched:
         """Launch an arm, and keep the launch if it counts.
 
         Raises TaskFailed if the plain program fails.
         """
-        timeout = None
-        if self.plain:
-            more = _COMPILING_S if arm.compiles else _MORE_S
-            timeout = _TIMES * self.plain_s + more
+        timeout = self.timeout(arm)
         self.say(f"launch {self.launches.count + 1}: {arm.name}")
         try:
             launched = self.launches.launch(arm, verify=verify, timeout=timeout)

@@ -66,6 +66,7 @@ def _lever(name: str, own: model.Lever, path: Path) -> Lever:
     return Lever(
         base=name,
         title=own.title or name,
+        free=True,
         expect=own.expect,
         tolerance=own.tolerance,
         env=dict(own.env),

@@ -9,7 +9,7 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines.program import program_of
 from perfpipe.pipelines.selection import select
 from perfpipe.pipelines.tasks import tasks
-from perfpipe.pipelines.trying.session import Subject
+from perfpipe.pipelines.trying.diagnosing import Subject
 from perfpipe.pipelines.workload import Scalar, load_workload
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store

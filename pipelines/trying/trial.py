@@ -396,7 +396,7 @@ def _row(
         gained=gained,
         in_steps=in_steps,
         why=why,
-        technique=advice.technique if advice else None,
+        technique=advice.technique if advice else next(iter(lever.answers), None),
         finding=advice.finding if advice else None,
         bound_pct=advice.bound_pct if advice else None,
         bound_of=advice.of if advice else None,

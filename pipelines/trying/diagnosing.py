@@ -1,0 +1,166 @@
+"""What to try, where, and why: the program, its protection, and what its timeline recommends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perfpipe.errors import PerfpipeError, TaskFailed, ToolMissing
+from perfpipe.pipelines.collectors.base import Say
+from perfpipe.pipelines.console import progress
+from perfpipe.pipelines.launcher import Launcher
+from perfpipe.pipelines.plan import Plan
+from perfpipe.pipelines.reporting import make_report
+from perfpipe.pipelines.runner import execute
+from perfpipe.pipelines.runs import Run
+from perfpipe.pipelines.tasks import Task, directory_of, task_of
+from perfpipe.pipelines.tools import find_tool_on
+from perfpipe.pipelines.trying.choosing import Advice, advice_of
+from perfpipe.pipelines.trying.launching import Launches
+from perfpipe.pipelines.trying.levers import Lever
+from perfpipe.pipelines.trying.protecting import Protection
+from perfpipe.pipelines.workload import CollectNsys, Execution, Params, Workload
+from perfpipe.runrecord import RunRecord
+from perfpipe.scratch import scratch
+from perfpipe.store import Store
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to try: a workload with one configuration, and its program if there is no file."""
+
+    workload: Workload
+    path: Path
+    task: Task
+    words: tuple[str, ...] | None = None
+    run: RunRecord | None = None
+
+    @property
+    def directory(self) -> Path:
+        """The working directory of the program."""
+        return directory_of(self.workload, self.path)
+
+    def command(self, changed: Params) -> tuple[str, ...]:
+        """Return the command with changed parameters."""
+        if not changed:
+            return self.task.command
+        params = {**self.task.params, **changed}
+        return task_of(self.task.index, params, self.workload, self.path).command
+
+
+class Places:
+    """Where launches run: one protection for all levers without a patch, one for each other."""
+
+    def __init__(self, directory: Path, mode: str, root: Path, env: Mapping[str, str]) -> None:
+        self._directory, self._mode, self._root, self._env = directory, mode, root, env
+        self._also: list[Path] = []
+        self._known: dict[str, Protection] = {}
+
+    def of(self, lever: Lever | None) -> Protection:
+        """Return the protection for a launch with a lever that has a patch or a build, or None."""
+        name = lever.name if lever else ""
+        if name not in self._known:
+            self._known[name] = Protection(
+                self._directory,
+                self._mode,
+                through=(self._root,),
+                patch=lever.patch if lever else None,
+                build=lever.build if lever else None,
+                env=self._env,
+                also=self._also,
+            )
+        return self._known[name]
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for own in self._known.values():
+            own.close()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A run with a timeline, what its findings recommend by technique, and the verdict."""
+
+    run: RunRecord | None = None
+    advice: Mapping[str, Advice] = field(default_factory=dict)
+    verdict: str = ""
+
+
+def diagnosis_of(
+    subject: Subject, store: Store, launches: Launches, places: Places, say: Say, *, fresh: bool
+) -> Diagnosis:
+    """Return what the latest timeline of the program says; without one, record one."""
+    run = subject.run or (None if fresh else _known(subject, store))
+    if run is not None:
+        say(f"using the timeline of {run.run_id}")
+    else:
+        run = _traced(subject, store, launches, places, say)
+    if run is None:
+        return Diagnosis()
+    try:
+        advice = advice_of(store, run.reports)
+        verdict = make_report(store, [run.run_id]).verdict
+    except PerfpipeError as error:
+        say(f"no findings: {error}")
+        return Diagnosis(run)
+    say(f"  {verdict}")
+    return Diagnosis(run, advice, verdict)
+
+
+def _known(subject: Subject, store: Store) -> RunRecord | None:
+    """Return the latest run of the same configuration that has a timeline."""
+    runs = Run.measured(store, subject.workload.name, subject.words)
+    fitting = [
+        run
+        for run in runs
+        if run.status == "done"
+        and run.reports
+        and run.collector in ("all", "nsys", "auto")
+        and any(task.key == subject.task.key for task in run.tasks)
+    ]
+    return fitting[-1] if fitting else None
+
+
+def _traced(
+    subject: Subject, store: Store, launches: Launches, places: Places, say: Say
+) -> RunRecord | None:
+    """Run the program under nsys in a protected directory; None without nsys."""
+    workload = subject.workload
+    if find_tool_on(Launcher(workload.execution, subject.directory), "nsys") is None:
+        say("no nsys on this machine: levers are tried without a diagnosis")
+        return None
+    say("recording a timeline, to see which levers answer a finding")
+    protection = places.of(None)
+    with scratch() as folder, protection.launch(offline=True) as place:
+        collect = workload.collect.model_copy(
+            update={"nsys": workload.collect.nsys or CollectNsys(), "ncu": None, "modules": False}
+        )
+        traced = workload.model_copy(
+            update={
+                "cwd": str(place.cwd),
+                "env": {**workload.env, **launches.diagnosing(folder), **place.env},
+                "execution": Execution(wrapper=[*place.wrapper]),
+                "collect": collect,
+                "launches": 1,
+            }
+        )
+        words = tuple(place.rewritten(subject.task.command))
+        plan = Plan(
+            traced, subject.path, [replace(subject.task, command=words)], "nsys",
+            words=subject.words,
+        )  # fmt: skip
+        try:
+            with progress(workload.name, 1, quiet=True) as steps:
+                run = execute(plan, store, steps)
+        except (TaskFailed, ToolMissing) as error:
+            say(f"no timeline: {error}")
+            return None
+    done = [task for task in run.tasks if task.done]
+    if not done or not run.reports:
+        reason = next((task.error for task in run.tasks if task.error), "it has no report")
+        say(f"no timeline: {reason}")
+        return None
+    return run
