@@ -17,7 +17,7 @@ from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
 from perfpipe.pipelines.trying.launching import Arm, Effect, Launched
 from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.pipelines.trying.trial import Trying
-from perfpipe.trialrecord import LeverTrial
+from perfpipe.trialrecord import NOT_MEASURED, Gained, LeverTrial, Trial
 
 #: Time of a unit of the plain program, ms, and units of a launch.
 PLAIN_MS, UNITS = 10.0, 60
@@ -204,6 +204,24 @@ def test_the_budget_limits_levers_and_rounds(run: Run) -> None:
     assert launches.names.count("half") == 2
     chosen = trying.choose(_candidates("abc"), None)
     assert [own.left_out for own in chosen] == [None, *["the budget does not allow it"] * 2]
+
+
+def test_what_past_trials_gained_orders_the_levers() -> None:
+    known = [Lever("often", answers=("a",)), Lever("rarely", answers=("a",), prior=0.7)]
+    advice = {"a": Advice("a", "host", 50.0, "the step")}
+    assert [own.lever.name for own in candidates(known, advice, set())] == ["rarely", "often"]
+
+    def trial(**gains: float) -> Trial:
+        rows = tuple(
+            LeverTrial(name, name, "gain", Gained(gain), bound_pct=50.0, launches=3)
+            for name, gain in gains.items()
+        )
+        return Trial("t", "p", "2026", "step", 1.0, 3, NOT_MEASURED, "identical", rows)
+
+    past = [trial(often=45.0, rarely=0.0), trial(often=40.0, rarely=1.0)]
+    found = candidates(known, advice, set(), past)
+    assert [own.lever.name for own in found] == ["often", "rarely"]
+    assert found[0].expected_pct == pytest.approx(0.9 * 40.0)
 
 
 def test_levers_without_a_finding_are_left_out() -> None:

@@ -14,9 +14,6 @@ from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.store import Store
 from perfpipe.trialrecord import Trial
 
-#: Share of a bound that a lever is expected to gain before any trial has shown it.
-_USUAL_SHARE = 0.4
-
 #: Gain that is expected of a lever without a bound, %.
 _USUAL_GAIN_PCT = 2.0
 
@@ -130,7 +127,7 @@ def _share_of_bound(lever: Lever, trials: Sequence[Trial]) -> float:
         for own in trial.levers
         if own.name == lever.name and own.launches and own.bound_pct
     ]
-    return statistics.median([*shares, _USUAL_SHARE]) if shares else _USUAL_SHARE
+    return statistics.median([*shares, lever.prior])
 
 
 def _library(needs: str) -> str:

@@ -31,6 +31,9 @@ _PLAN, _FILE = "PERFPIPE_TRY_PLAN", "trying.py"
 #: Folders of compiled code: of torch.compile, and of Triton.
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
+#: What to do about a program that takes too long.
+_TOO_LONG = " (--steps and --duration end each launch earlier)"
+
 #: Variable with the folder of the reports of a launch.
 _REPORTS = "PERFPIPE_INJECT_DIR"
 
@@ -265,7 +268,8 @@ class Launches:
     def _failure(self, finished: Finished, place: str) -> tuple[str | None, str]:
         program = self._program
         if finished.timed_out:
-            return "hung", f"it took longer than {finished.seconds:.0f} s and was killed"
+            ends = "" if program.steps or program.duration else _TOO_LONG
+            return "hung", f"it took longer than {finished.seconds:.0f} s and was killed{ends}"
         early = program.duration is not None and finished.seconds >= program.duration
         if finished.ok or (early and finished.returncode in _ENDED):
             return None, ""

@@ -21,6 +21,9 @@ from perfpipe.pipelines.workload import Params
 #: The files of levers.
 FOLDER = INJECTED / "levers"
 
+#: Share of its bound that a lever is expected to gain before any trial has shown it.
+USUAL_SHARE = 0.4
+
 #: Stands for a folder of the trial, which a lever fills in its first launch.
 CACHE = "{cache}"
 
@@ -38,12 +41,13 @@ class Lever:
     """A change that can be tried.
 
     `base` is the name of its file; a variant is named BASE:VALUE.  `answers` are the techniques of
-    findings that it carries out, `prefers` those for which it is the best variant.  `free` levers
-    are tried without a finding.  `needs` is torch, transformers, jax or any.  `expect` is what the
-    results should be: identical, scatter or tolerance, the latter with a relative error `tolerance`
-    at the first step.  `verify` are options for one more launch, which is not timed and shows
-    whether results are right.  `env` are variables for the launch; `arguments`, `patch` and `build`
-    are those of a workload's own lever.
+    findings that it carries out, `prefers` those for which it is the best variant, and `prior` the
+    share of their bound that it is expected to gain.  `free` levers are tried without a finding.
+    `needs` is torch, transformers, jax or any.  `expect` is what the results should be: identical,
+    scatter or tolerance, the latter with a relative error `tolerance` at the first step.  `verify`
+    are options for one more launch, which is not timed and shows whether results are right.  `env`
+    are variables for the launch; `arguments`, `patch` and `build` are those of a workload's own
+    lever.
     """
 
     base: str
@@ -51,6 +55,7 @@ class Lever:
     title: str = ""
     answers: tuple[str, ...] = ()
     prefers: tuple[str, ...] = ()
+    prior: float = USUAL_SHARE
     free: bool = False
     needs: str = "any"
     expect: str = "identical"
@@ -143,6 +148,7 @@ def _of_file(path: Path) -> list[Lever]:
                 prefers=tuple(
                     key for value in options.values() for key in prefers.get(str(value), ())
                 ),
+                prior=names.get("PRIOR", USUAL_SHARE),
                 free=names["FREE"],
                 needs=names["NEEDS"],
                 expect=names["EXPECT"],
