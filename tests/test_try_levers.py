@@ -208,6 +208,34 @@ def test_gpu_work_has_ended_when_the_program_is_ended(gpu: Callable[..., Program
     assert gpu()(f"{PROGRAM}\ntrain(50)", steps=5).done.stdout == "synchronized\n"
 
 
+EVENTS = """
+class cuda(cuda):
+    passed = [0]
+    is_current_stream_capturing = staticmethod(lambda: CAPTURING)
+    synchronize = staticmethod(lambda: cuda.passed.__setitem__(0, 10**6))
+    class Event:
+        clock = [0.0]
+        def __init__(self, enable_timing): assert enable_timing
+        def record(self):
+            cuda.Event.clock[0] += 4.0
+            self.at = cuda.Event.clock[0]
+        def query(self):
+            cuda.passed[0] += 1
+            return cuda.passed[0] > 20
+        def elapsed_time(self, other): return other.at - self.at
+"""
+
+
+def test_steps_are_timed_on_the_gpu(gpu: Callable[..., Programs]) -> None:
+    found = gpu(more=EVENTS.replace("CAPTURING", "False"))(f"{PROGRAM}\ntrain(30)", [])
+    assert found.levers[0]["gpu_steps_ms"] == [4.0] * 29, found.done.stderr
+
+
+def test_steps_in_a_graph_are_not_timed_on_the_gpu(gpu: Callable[..., Programs]) -> None:
+    found = gpu(more=EVENTS.replace("CAPTURING", "True"))(f"{PROGRAM}\ntrain(30)", [])
+    assert found.levers[0]["gpu_steps_ms"] is None
+
+
 def test_without_a_gpu_its_levers_are_refused(fake: Programs) -> None:
     found = fake(f"{PROGRAM}\ntrain(5)", ["tf32", "attention"])
     assert found.done.returncode == 0

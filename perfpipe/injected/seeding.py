@@ -5,7 +5,6 @@ seed as soon as PyTorch is imported; a program that sets its own replaces it.  t
 this file.
 """
 
-import random
 import sys
 
 TYPE_CHECKING = False
@@ -17,6 +16,8 @@ def install(
     torch: "Any", seed: int, after: "Callable[[str, Callable[[Any], Any]], None]", pinned: bool
 ) -> None:
     """Set the seeds; with `pinned`, those of each batch are the same in any worker process."""
+    import random
+
     torch.manual_seed(seed)
     random.seed(seed)
     after("numpy.random", lambda numpy: numpy.seed(seed))
@@ -26,13 +27,16 @@ def install(
 
 def _pin(torch: "Any", seed: int, fetch: "Any") -> None:
     """Let the random numbers of a batch depend on its indices only."""
+    import random
+
     kind = fetch._MapDatasetFetcher
     plain = kind.fetch
 
     def pinned_fetch(self: "Any", indices: "Any") -> "Any":
-        numpy = sys.modules.get("numpy.random")
+        # NumPy imports its random numbers when they are first used.
+        numpy = getattr(sys.modules.get("numpy"), "random", None)
         before = torch.get_rng_state(), random.getstate(), numpy and numpy.get_state()
-        own = (seed + hash(repr(indices))) % (1 << 32)
+        own = random.Random("%d %r" % (seed, indices)).getrandbits(32)  # noqa: S311
         torch.random.default_generator.manual_seed(own)
         random.seed(own)
         if numpy:
