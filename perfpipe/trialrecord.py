@@ -15,6 +15,10 @@ from perfpipe.model import SCHEMA_VERSION
 from perfpipe.paths import is_plain
 from perfpipe.secrets import hidden, hide_words
 
+#: Why a lever is not tried: the budget, or it needs a finding.
+NO_BUDGET = "the budget does not allow it"
+NO_TIMELINE = "only a finding calls for it, and there is no timeline; --levers tries it"
+
 #: Comparisons of results that let a lever be part of a stack.
 EQUAL_RESULTS = ("identical", "within_scatter", "within_tolerance")
 
@@ -142,9 +146,11 @@ class Trial:
 
     @property
     def decided(self) -> bool:
-        """Whether any lever was decided, or there was none to try."""
-        tried = [own for own in self.levers if own.launches]
-        return not tried or any(own.verdict != "inconclusive" for own in tried)
+        """Whether any lever was measured well enough, or there was nothing to measure."""
+        if any(own.verdict in ("gain", "no gain", "slower") for own in self.levers):
+            return True
+        open_ = any(own.verdict == "inconclusive" or own.why == NO_BUDGET for own in self.levers)
+        return not open_ and not self.unsteady
 
 
 def _hide(record: object, *names: str) -> None:

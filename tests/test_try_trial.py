@@ -17,7 +17,7 @@ from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
 from perfpipe.pipelines.trying.launching import Arm, Effect, Launched
 from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.pipelines.trying.trial import Trying
-from perfpipe.trialrecord import NOT_MEASURED, Gained, LeverTrial, Trial
+from perfpipe.trialrecord import NO_BUDGET, NOT_MEASURED, Gained, LeverTrial, Trial
 
 #: Time of a unit of the plain program, ms, and units of a launch.
 PLAIN_MS, UNITS = 10.0, 60
@@ -61,6 +61,7 @@ class Simulated:
     def __init__(self, behaviours: Mapping[str, Behaviour], seed: int = 0) -> None:
         self.behaviours, self.count = behaviours, 0
         self.names: list[str] = []
+        self.seconds = 1.0
         self._random = random.Random(seed)
 
     def launch(self, arm: Arm, **_: Any) -> Launched:
@@ -76,7 +77,7 @@ class Simulated:
         units = min([one.units for one in own], default=UNITS)
         effects = {lever.name: self.behaviours[lever.name].effect for lever in arm.levers}
         why = "it crashed" if failure else ""
-        return Launched(arm, 1.0, pace(ms, units), found, failure, why, effects)
+        return Launched(arm, self.seconds, pace(ms, units), found, failure, why, effects)
 
 
 def _candidates(names: Sequence[str], **settings: Any) -> list[Candidate]:
@@ -203,7 +204,28 @@ def test_the_budget_limits_levers_and_rounds(run: Run) -> None:
     assert _rows(trying)["half"].verdict == "gain"
     assert launches.names.count("half") == 2
     chosen = trying.choose(_candidates("abc"), None)
-    assert [own.left_out for own in chosen] == [None, *["the budget does not allow it"] * 2]
+    assert [own.left_out for own in chosen] == [NO_BUDGET] * 3
+    assert "one lever needs a budget of about" in trying.notes[-1]
+
+
+def test_without_time_for_a_lever_plain_is_launched_once_more(run: Run) -> None:
+    _, launches = run({}, budget_s=20.0)
+    assert launches.names == ["plain"] * 4
+    launches = Simulated({})
+    launches.seconds = 9.0
+    bench = Bench(launches, 60, lambda _: None)  # type: ignore[arg-type]
+    trying = Trying(bench)
+    trying.measure_plain(bench.launch(PLAIN, counts=False))
+    assert launches.names == ["plain"] * 2
+
+
+def test_a_lever_may_take_what_is_left_of_the_budget(run: Run) -> None:
+    bench = run({}, budget_s=20.0)[0].bench
+    compiling = Arm("compile", (Lever("compile", compiles=True),))
+    assert bench.timeout(compiling) == pytest.approx(20, abs=1)
+    bench.budget_s = 0.0
+    assert bench.timeout(compiling) == pytest.approx(3 * bench.plain_s)
+    assert bench.timeout(PLAIN) == pytest.approx(3 * bench.plain_s + 60)
 
 
 def test_what_past_trials_gained_orders_the_levers() -> None:

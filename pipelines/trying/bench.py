@@ -63,9 +63,15 @@ class Bench:
         return self.left_s - reserve_s >= rounds * sum(map(self.cost, arms))
 
     def timeout(self, arm: Arm) -> float | None:
-        """Return how long a launch of an arm may take, s; None before a plain launch."""
-        more = _COMPILING_S if arm.compiles else _MORE_S
-        return _TIMES * self.plain_s + more if self.plain else None
+        """Return how long a launch of an arm may take, s; None before a plain launch.
+
+        A lever may take what is left of the budget at most, but always longer than plain.
+        """
+        if not self.plain:
+            return None
+        usual = _TIMES * self.plain_s
+        limit = usual + (_COMPILING_S if arm.compiles else _MORE_S)
+        return limit if arm == PLAIN else min(limit, max(usual, self.left_s))
 
     def launch(self, arm: Arm, *, counts: bool = True, verify: bool = False) -> Launched:
         """Launch an arm, and keep the launch if it counts.

@@ -12,7 +12,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.store import Store
-from perfpipe.trialrecord import Trial
+from perfpipe.trialrecord import NO_BUDGET, NO_TIMELINE, Trial
 
 #: Gain that is expected of a lever without a bound, %.
 _USUAL_GAIN_PCT = 2.0
@@ -73,18 +73,21 @@ def candidates(
     trials: Sequence[Trial] = (),
     *,
     asked: bool = False,
+    timeline: bool = True,
 ) -> list[Candidate]:
     """Return all levers, first those that promise the most; `seen` is what the program imported.
 
-    With `asked`, the levers were named by the user and need no finding.
+    With `asked`, the levers were named by the user and need no finding.  Without a `timeline`,
+    there are no findings.
     """
+    uncalled = "no finding calls for it" if timeline else NO_TIMELINE
     found = []
     for lever in known:
         own = _candidate(lever, advice, trials)
         if lever.needs != "any" and lever.needs not in seen:
             own = replace(own, left_out=f"the program does not use {_library(lever.needs)}")
         elif not asked and own.advice is None and not lever.free:
-            own = replace(own, left_out="no finding calls for it")
+            own = replace(own, left_out=uncalled)
         found.append(own)
     return sorted(found, key=lambda own: -own.expected_pct)
 
@@ -99,8 +102,8 @@ def within_budget(
             cost = costs[own.lever.name]
             if most is not None and kept >= most:
                 own = replace(own, left_out=f"only {most} levers were asked for")
-            elif kept and cost > left_s:
-                own = replace(own, left_out="the budget does not allow it")
+            elif cost > left_s:
+                own = replace(own, left_out=NO_BUDGET)
             else:
                 left_s -= cost
                 kept += 1

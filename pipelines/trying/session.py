@@ -161,7 +161,10 @@ def _measure(
     trying.measure_plain(first)
     known = read_all(store.root)
     advice = state.diagnosed.advice
-    found = candidates(wanted, advice, first.seen, known, asked=bool(wishes.names))
+    timeline = state.diagnosed.run is not None
+    found = candidates(
+        wanted, advice, first.seen, known, asked=bool(wishes.names), timeline=timeline
+    )
     state.found = found = trying.choose(found, wishes.most, trying.unsteady)
     chosen = [one for one in found if one.left_out is None]
     rounds = trying.planned_rounds(chosen)

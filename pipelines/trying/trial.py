@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,15 @@ from perfpipe.pipelines.trying.bench import COMPILES_S, PLAIN, Bench, Sides, sid
 from perfpipe.pipelines.trying.choosing import Candidate, within_budget
 from perfpipe.pipelines.trying.launching import Arm, Launched
 from perfpipe.pipelines.trying.levers import exclusive
-from perfpipe.trialrecord import EQUAL_RESULTS, NOT_MEASURED, Gained, LeverTrial, StackTrial
-from perfpipe.units import counted
+from perfpipe.trialrecord import (
+    EQUAL_RESULTS,
+    NO_BUDGET,
+    NOT_MEASURED,
+    Gained,
+    LeverTrial,
+    StackTrial,
+)
+from perfpipe.units import counted, format_ns
 
 #: Plain launches one after another, which show the scatter of times and results.  Two may be alike
 #: by chance, and noise with a period of a few launches then makes gains.
@@ -40,6 +48,9 @@ MOST_ROUNDS, USUAL_ROUNDS, FEWEST_ROUNDS = 5, 3, 2
 
 #: Rounds that choose between two stacks, and rounds that confirm the best.
 CHOOSING, CONFIRMING = 2, 3
+
+#: Launches that one lever takes at least: its rounds, and those that confirm it.
+_LEAST_LAUNCHES = 4 * FEWEST_ROUNDS
 
 
 @dataclass
@@ -61,8 +72,15 @@ class Trying:
     _verified: Launched | None = None
 
     def measure_plain(self, warm: Launched) -> None:
-        """Launch the plain program a few times; raises TaskFailed if it fails."""
-        self.first = [warm, *(self.bench.launch(PLAIN) for _ in range(FIRST))]
+        """Launch the plain program a few times, fewer if no lever fits into the budget then.
+
+        Raises TaskFailed if it fails.
+        """
+        self.first = [warm]
+        for left in reversed(range(FIRST)):
+            self.first.append(self.bench.launch(PLAIN))
+            if (left + _LEAST_LAUNCHES) * self.bench.plain_s > self.bench.left_s:
+                break
 
     @property
     def plain_results(self) -> list[Launched]:
@@ -102,7 +120,15 @@ class Trying:
             own.lever.name: rounds * plain_s + COMPILES_S * own.lever.compiles for own in found
         }
         left = self.bench.left_s - self._reserve_s - rounds * plain_s
-        return within_budget(found, costs, left, most)
+        chosen = within_budget(found, costs, left, most)
+        over = [own for own in chosen if own.left_out == NO_BUDGET]
+        if over and all(own.left_out is not None for own in chosen):
+            least = self.bench.budget_s - left + min(costs[own.lever.name] for own in over)
+            self.notes.append(
+                f"a launch takes {format_ns(1e9 * plain_s)}: one lever needs a budget of about "
+                f"{math.ceil(least / 60)}m"
+            )
+        return chosen
 
     @property
     def _reserve_s(self) -> float:
@@ -156,7 +182,7 @@ class Trying:
 
         Without a level, it is too early for a verdict.
         """
-        rounds = self.bench.plain[FIRST:]
+        rounds = self.bench.plain[len(self.first) - 1 :]
         found = sides(rounds, self.bench.done[arm.name])
         if not found.before or not found.after:
             return None
