@@ -6,11 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from perfpipe.analysis.trying.tried import RESULTS, interval, saved
-from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
+from perfpipe.trialrecord import (
+    EQUAL_RESULTS,
+    NO_BUDGET,
+    NO_TIMELINE,
+    Gained,
+    LeverTrial,
+    StackTrial,
+    Trial,
+)
 from perfpipe.units import counted, format_bytes, format_ns
 
 #: Version of the JSON.
 SCHEMA_VERSION = 1
+
+#: Begins the headline of a trial that found that no lever helps.
+_NOTHING = "Nothing to gain"
 
 #: Titles of the table.
 TITLES = ("lever", "gain", "interval", "bound", "results", "memory", "start-up", "applied to")
@@ -95,38 +106,74 @@ def headline(trial: Trial) -> str:
             f"{' + '.join(stack.levers)}: {saved(stack.gained)} ({times}), results "
             f"{RESULTS[stack.results]}"
         )
-    verdict = f" ({trial.diagnosis})" if trial.diagnosis else ""
-    return f"Nothing to gain: {_why_nothing(trial)}{verdict}"
+    text = _without_gain(trial)
+    about = f" ({trial.diagnosis})" if trial.diagnosis and text.startswith(_NOTHING) else ""
+    return f"{text}{about}"
 
 
-def _why_nothing(trial: Trial) -> str:
-    """Return why no lever helps."""
-    tried = [own for own in trial.levers if own.launches]
+def _without_gain(trial: Trial) -> str:
+    """Return what came of a trial that confirmed no gain: "nothing" only if that was measured."""
     if trial.stack is not None:
-        return f"{' + '.join(trial.stack.levers)} did not gain on fresh launches"
+        return _unconfirmed(trial.stack)
     if trial.unsteady:
-        return f"the program does other work in each launch: {trial.unsteady}"
+        return f"Undecided: the program does other work in each launch: {trial.unsteady}"
+    tried = [own for own in trial.levers if own.launches]
+    over = [own for own in trial.levers if own.why == NO_BUDGET]
     if not tried:
-        return "no lever answers a finding of this program"
+        return _untried(trial, bool(over))
     changed = [own for own in tried if own.verdict == "gain" and own.results not in EQUAL_RESULTS]
     if changed:
-        first = changed[0]
-        return (
-            f"{first.name} saves {first.gained.gain_pct:.1f} %, but the results "
-            f"{'differ' if first.results == 'differ' else 'cannot be compared'}"
-            f"{': ' + first.results_why if first.results_why else ''}"
-        )
-    unclear = [own.name for own in tried if own.verdict == "inconclusive"]
-    if unclear:
-        return f"undecided within the budget: {', '.join(unclear)}"
+        return _changing(changed[0])
+    unclear = [own for own in tried if own.verdict == "inconclusive"]
+    if hidden := [own for own in unclear if own.results != "differ"]:
+        most = max(own.gained.high_pct or 0.0 for own in hidden)
+        up_to = f"; gains up to {most:.1f} % are possible" if most > 0 else ""
+        names = ", ".join(own.name for own in hidden)
+        return f"Undecided: launches scatter too much to judge {names}{up_to}"
+    more = f"; the budget does not allow {counted(len(over), 'more lever')}" if over else ""
     measured = [own for own in tried if own.verdict in ("no gain", "slower")]
     if measured:
         best = max(measured, key=lambda own: own.gained.gain_pct or -1e9)
+        of = f"the best of {counted(len(measured), 'lever')}, {best.name},"
+        one = best.name if len(measured) == 1 else of
+        return f"{_NOTHING}: {one} changes the time by {saved(best.gained)}{more}"
+    if unclear:
+        return f"{_NOTHING} with equal results: {unclear[0].name} changes them{more}"
+    whys = "; ".join(f"{own.name} {own.verdict}: {own.why}" for own in tried[:3])
+    useless = all(own.verdict == "not applied" for own in tried)
+    return f"{_NOTHING if useless else 'No lever was measured'}: {whys}{more}"
+
+
+def _unconfirmed(stack: StackTrial) -> str:
+    """Return why a stack of levers with gains is not the answer."""
+    names = " + ".join(stack.levers)
+    if stack.verdict in ("no gain", "slower"):
+        return f"{_NOTHING}: on fresh launches, {names} changes the time by {saved(stack.gained)}"
+    if stack.verdict == "inconclusive":
+        return f"Not confirmed: {names}: {saved(stack.gained)} on fresh launches"
+    return f"Not confirmed: {names}: {stack.results_why}"
+
+
+def _untried(trial: Trial, over: bool) -> str:
+    """Return why no lever was launched."""
+    if over:
         return (
-            f"the best of {counted(len(measured), 'lever')}, {best.name}, changes the time by "
-            f"{saved(best.gained)}"
+            "Undecided: the budget does not allow any lever; raise --budget, or end launches early "
+            "with --steps or --duration"
         )
-    return "; ".join(f"{own.name} {own.verdict}: {own.why}" for own in tried[:3])
+    if trial.run_id is None and any(own.why == NO_TIMELINE for own in trial.levers):
+        return (
+            "Nothing was tried: there is no timeline, and no lever that needs none applies; name "
+            "levers with --levers"
+        )
+    return f"{_NOTHING}: no lever answers a finding of this program"
+
+
+def _changing(own: LeverTrial) -> str:
+    """Return that a lever saves time, but not with equal results."""
+    differ = "differ" if own.results == "differ" else "cannot be compared"
+    why = f": {own.results_why}" if own.results_why else ""
+    return f"{own.name}: {saved(own.gained)}, but the results {differ}{why}".rstrip(".")
 
 
 def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
