@@ -15,6 +15,7 @@ from faketorch import PROGRAM, write_torch
 from leverprograms import Programs
 
 from perfpipe.pipelines.collectors.observing import INJECTED
+from perfpipe.pipelines.trying.levers import levers
 
 LEVERS = sorted((INJECTED / "levers").glob("*.py"))
 ANALYSIS = Path(__file__).parents[1] / "analysis"
@@ -55,6 +56,12 @@ def test_a_lever_says_what_it_is(path: Path) -> None:
         manual = own["manual"](options, [])
         assert manual and isinstance(manual, str)
         json.dumps(options)
+
+
+def test_titles_tell_variants_apart() -> None:
+    titles = [lever.title for lever in levers().values()]
+    assert len({*titles}) == len(titles) and not any("{" in title for title in titles)
+    assert levers()["compile:reduce-overhead"].title.endswith("mode reduce-overhead")
 
 
 @pytest.mark.parametrize("path", LEVERS, ids=lambda path: path.stem)

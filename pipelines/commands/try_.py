@@ -257,6 +257,7 @@ def _show_levers(ctx: click.Context, *, wanted: bool) -> None:
 
     if not wanted:
         return
+    width = max(map(len, levers()))
     for lever in levers().values():
-        click.echo(f"{lever.name:<28} {lever.title}")
+        click.echo(f"{lever.name:<{width}}  {lever.title}")
     ctx.exit()

@@ -143,7 +143,7 @@ def _of_file(path: Path) -> list[Lever]:
             Lever(
                 base=path.stem,
                 options=options,
-                title=names["TITLE"],
+                title=names["TITLE"].format(**options),
                 answers=tuple(names["ANSWERS"]),
                 prefers=tuple(
                     key for value in options.values() for key in prefers.get(str(value), ())

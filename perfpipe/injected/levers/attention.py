@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "another implementation of attention"
+TITLE = "scaled_dot_product_attention without {without}"
 ANSWERS = ("build_once", "static_shapes", "fused_attention")
 FREE = False
 NEEDS = "torch"

@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "torch.compile of the model"
+TITLE = "torch.compile of the model, mode {mode}"
 ANSWERS = (
     "cuda_graphs",
     "graph_of_compiled",

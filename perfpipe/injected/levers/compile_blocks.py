@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "torch.compile of repeated blocks"
+TITLE = "torch.compile of repeated blocks, mode {mode}"
 ANSWERS = (
     "cuda_graphs",
     "dependent_launch",

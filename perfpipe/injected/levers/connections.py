@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "hardware queues of streams"
+TITLE = "hardware queues for streams: {connections}"
 ANSWERS = ("earlier_dependencies", "overlap_communication", "overlapped_copies")
 FREE = False
 NEEDS = "any"

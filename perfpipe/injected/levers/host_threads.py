@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "threads of OpenMP, MKL and OpenBLAS"
+TITLE = "OpenMP, MKL and OpenBLAS threads: {threads}"
 ANSWERS = ("host_work", "host_alone")
 FREE = False
 NEEDS = "any"

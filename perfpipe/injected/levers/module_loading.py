@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "when CUDA loads the code of kernels"
+TITLE = "{loading} loading of kernels by CUDA"
 ANSWERS = ("preload",)
 FREE = False
 NEEDS = "any"

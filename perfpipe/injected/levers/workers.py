@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "more worker processes of DataLoader"
+TITLE = "more DataLoader workers"
 ANSWERS = ("more_loading", "data_loading", "keep_workers", "host_work")
 FREE = False
 NEEDS = "torch"

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "flags of XLA"
+TITLE = "XLA flag {flags}"
 ANSWERS = ("overlap_communication", "graph_of_compiled", "rest_in_graphs", "library_inputs")
 FREE = False
 NEEDS = "jax"
