@@ -52,10 +52,11 @@ def test_a_lever_says_what_it_is(path: Path) -> None:
     assert isinstance(own["ENV"], dict) and isinstance(own["VERIFY"], dict)
     assert isinstance(own["ORDER"], int)
     assert ("install" in own) != ("env" in own)
+    assert "manual" in own or "env" in own
     for options in own["VARIANTS"]:
-        manual = own["manual"](options, [])
-        assert manual and isinstance(manual, str)
         json.dumps(options)
+    for lever in levers().values():
+        assert lever.base != path.stem or lever.manual([])
 
 
 def test_titles_tell_variants_apart() -> None:
@@ -98,6 +99,12 @@ def test_variables_depend_on_options_and_cores() -> None:
     assert _env("host_threads", {})["OMP_NUM_THREADS"] == "1"
     assert _env("connections", {})["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
     assert _env("jax_cache", {"folder": "/own"})["JAX_COMPILATION_CACHE_DIR"] == "/own"
+
+
+def test_the_change_by_hand_exports_all_variables() -> None:
+    for lever in levers().values():
+        assert all(f"export {name}=" in lever.manual([]) for name in lever.env)
+    assert levers()["host_threads"].manual([]).splitlines()[-1] == "export OPENBLAS_NUM_THREADS=1"
 
 
 @pytest.fixture

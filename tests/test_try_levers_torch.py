@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from leverprograms import Programs
 
+from perfpipe.pipelines.trying.levers import levers
+
 
 @pytest.fixture
 def programs(tmp_path: Path, needs_torch: None) -> Programs:
@@ -69,7 +71,15 @@ def test_loaders_get_workers_where_that_is_safe(programs: Programs) -> None:
         == ["2 True False"] * 3 + ["2 False False"] * 2 + ["0 False False"] + ["2 True False"] * 2
     )
     assert "batch_size" in lines[8]
-    assert found.where() == {"DataLoader: 0 -> 2 workers": 6, "DataLoader: 1 -> 2 workers": 1}
+    kept = "persistent_workers=True"
+    assert found.where() == {
+        f"DataLoader: 0 -> 2 workers, {kept}": 5,
+        f"DataLoader: 1 -> 2 workers, {kept}": 1,
+        "DataLoader: 0 -> 2 workers": 1,
+    }
+    assert levers()["workers"].manual(found.lever()["applied"]).splitlines() == [
+        f"DataLoader(..., num_workers=2, {kept})", "DataLoader(..., num_workers=2)"
+    ]  # fmt: skip
     assert found.lever()["effective"] is True
     refused = found.lever()["refused"]
     assert refused[0] == "DataLoader: 2 workers already"
@@ -120,12 +130,42 @@ print(loss.dtype, net.layer.weight.grad.dtype)
         "torch.bfloat16 float32 torch.float32 3", "torch.float32", "torch.bfloat16", "torch.bfloat16",
         "torch.bfloat16", "torch.float32 torch.float32",
     ], found.done.stderr  # fmt: skip
-    assert set(found.where()) == {"autocast around Net (7.2e-05 M parameters)",
-                                  "autocast around Two (7.2e-05 M parameters)"}  # fmt: skip
+    assert set(found.where()) == {"autocast on the CPU around Net (7.2e-05 M parameters)",
+                                  "autocast on the CPU around Two (7.2e-05 M parameters)"}  # fmt: skip
     assert found.lever()["counters"] == {"calls": 3}
     assert found.lever()["refused"] == [
         "Net: most of its parameters are not in FP32", "Net: the program uses autocast"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("lever", ["bf16", "channels_last", "compile_blocks"])
+def test_the_change_by_hand_does_what_the_lever_does(programs: Programs, lever: str) -> None:
+    """It is pasted around the call of the model."""
+    code = """
+import torch
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(8, 8, 3)
+    def forward(self, x):
+        return self.layer(x)
+torch.manual_seed(0)
+model, x = torch.nn.Sequential(Block(), Block()), torch.rand(2, 8, 9, 9)
+output = None
+# the change
+if output is None:
+    output = model(x)
+compiled = sum(part._compiled_call_impl is not None for part in model.modules())
+layout = model[0].layer.weight.is_contiguous(memory_format=torch.channels_last)
+print(output.dtype, output.double().sum().item(), compiled, layout)
+"""
+    options = {lever: {"backend": "eager"} if lever == "compile_blocks" else {}}
+    found = programs(code, options)
+    manual = levers()[lever].manual(found.lever()["applied"])
+    manual = manual.replace("...", "x").replace("compile()", "compile(backend='eager')")
+    by_hand = programs(code.replace("# the change", manual))
+    assert found.where() and by_hand.said == found.said and found.done.returncode == 0
+    assert by_hand.done.stdout != programs(code).done.stdout
 
 
 def test_a_failure_in_bf16_is_the_failure_of_the_program(programs: Programs) -> None:
@@ -251,7 +291,7 @@ for _ in range(4):
 """  # fmt: skip
     found = programs(code, {"bf16": {}, "compile": EAGER})
     assert found.done.returncode == 0, found.done.stderr
-    assert found.where(0) == {"autocast around Linear (7.2e-05 M parameters)": 1}
+    assert found.where(0) == {"autocast on the CPU around Linear (7.2e-05 M parameters)": 1}
     assert found.where(1) == {"torch.compile of Linear, mode default": 1}
     assert found.lever(1)["counters"]["graphs"] == 1
 
@@ -335,7 +375,7 @@ for _ in range(3):
 """  # fmt: skip
     found = programs(code, ["bf16"])
     assert found.done.returncode == 0, found.done.stderr
-    assert found.where() == {"autocast around Deep (0.000144 M parameters)": 1}
+    assert found.where() == {"autocast on the CPU around Deep (0.000144 M parameters)": 1}
     assert found.lever()["counters"] == {"calls": 3}
 
 
@@ -374,8 +414,8 @@ for x in torch.utils.data.DataLoader(Slow(), 2):
     optimizer.step()
 """
     spans = []
-    for levers in ({}, {"workers": {"workers": 4}}):
-        times = programs(code, levers).reports[0]["steps"]["time_ns"]
+    for wanted in ({}, {"workers": {"workers": 4}}):
+        times = programs(code, wanted).reports[0]["steps"]["time_ns"]
         assert len(times) == 30
         spans.append((times[-1] - times[8]) / 1e6)
     assert spans[0] > 21 * 20 and spans[1] < spans[0] / 2

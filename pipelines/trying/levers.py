@@ -7,6 +7,7 @@ levers are settings of the workload file.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,11 +32,6 @@ CACHE = "{cache}"
 _FIRST = 0
 
 
-def _no_manual(options: Mapping[str, Any], applied: Sequence[Mapping[str, Any]]) -> str:
-    """Return nothing."""
-    return ""
-
-
 @dataclass(frozen=True)
 class Lever:
     """A change that can be tried.
@@ -47,7 +43,8 @@ class Lever:
     scatter or tolerance, the latter with a relative error `tolerance` at the first step.  `verify`
     are options for one more launch, which is not timed and shows whether results are right.  `env`
     are variables for the launch; `arguments`, `patch` and `build` are those of a workload's own
-    lever.
+    lever.  `by_hand` returns the change to make by hand; without it, the change is to export the
+    variables.
     """
 
     base: str
@@ -70,7 +67,7 @@ class Lever:
     arguments: Params = field(default_factory=dict)
     patch: Path | None = None
     build: str | None = None
-    by_hand: Callable[..., str] = _no_manual
+    by_hand: Callable[..., str] | None = None
     default: bool = True
 
     @property
@@ -97,7 +94,14 @@ class Lever:
 
     def manual(self, applied: Sequence[Mapping[str, Any]]) -> str:
         """Return the change to make by hand, given what it was applied to."""
+        if self.by_hand is None:
+            return exported(self.env)
         return self.by_hand(dict(self.options), [*applied])
+
+
+def exported(env: Mapping[str, str]) -> str:
+    """Return the commands of a shell that set variables."""
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in env.items())
 
 
 @cache
@@ -160,7 +164,7 @@ def _of_file(path: Path) -> list[Lever]:
                 file=path if "install" in names else None,
                 verify=names.get("VERIFY") or {},
                 env={name: str(value) for name, value in env.items()},
-                by_hand=names.get("manual", _no_manual),
+                by_hand=names.get("manual"),
                 default=number == 0,
             )
         )

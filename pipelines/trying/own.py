@@ -11,7 +11,7 @@ from perfpipe.files import printable
 from perfpipe.pipelines import workload as model
 from perfpipe.pipelines.strict_yaml import line_of, load
 from perfpipe.pipelines.tasks import combinations, placeholders
-from perfpipe.pipelines.trying.levers import Lever, levers
+from perfpipe.pipelines.trying.levers import Lever, exported, levers
 from perfpipe.pipelines.workload import Workload
 
 
@@ -81,10 +81,10 @@ def _by_hand(own: model.Lever) -> str:
     """Return the change to make by hand: as stated, else what the lever does."""
     if own.manual:
         return own.manual
-    env = [f"export {name}={shlex.quote(value)}" for name, value in own.env.items()]
     arguments = [f"{name}: {value}" for name, value in own.arguments.items()]
     patch = [] if own.patch is None else [f"git apply {shlex.quote(own.patch)}"]
     build = [] if own.build is None else [own.build]
+    env = [exported(own.env)] if own.env else []
     return "\n".join([*patch, *build, *env, *arguments])
 
 

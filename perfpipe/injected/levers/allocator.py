@@ -27,8 +27,3 @@ def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
     if "expandable_segments" in known or "backend:" in known:
         return {}
     return {name: ",".join([*([known] if known else []), "expandable_segments:True"])}
-
-
-def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
-    """Return the change to make by hand."""
-    return "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"

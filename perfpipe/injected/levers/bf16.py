@@ -1,4 +1,4 @@
-"""Calls models in BF16 autocast, and casts results back to FP32: the program sees no BF16."""
+"""Calls models in BF16 autocast, and casts their outputs back to FP32: the program sees no BF16."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,12 @@ VERIFY: "dict[str, Any]" = {}
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
-    return 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(...)'
+    device = "cpu" if any("on the CPU" in one["where"] for one in applied) else "cuda"
+    return (
+        'with torch.autocast("%s", dtype=torch.bfloat16):\n'
+        "    output = model(...)\n"
+        "output = output.float()  # of several outputs, each that is in BF16"
+    ) % device
 
 
 def _autocasting(torch: "Any", device: str) -> bool:
@@ -83,7 +88,8 @@ def install(own: "Any") -> None:
             own.refused("%s: the program uses autocast" % name)
         else:
             devices[id(module)] = device
-            own.applied("autocast around %s (%.3g M parameters)" % (name, size / 1e6))
+            where = " on the CPU" if device == "cpu" else ""
+            own.applied("autocast%s around %s (%.3g M parameters)" % (where, name, size / 1e6))
 
     def around(call: "Any", module: "Any", args: "Any", kwargs: "Any") -> "Any":
         device = devices.get(id(module))

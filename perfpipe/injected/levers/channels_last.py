@@ -21,10 +21,7 @@ VERIFY: "dict[str, Any]" = {}
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
-    return (
-        "model = model.to(memory_format=torch.channels_last)\n"
-        "images = images.to(memory_format=torch.channels_last)"
-    )
+    return "model = model.to(memory_format=torch.channels_last)"
 
 
 def install(own: "Any") -> None:

@@ -25,12 +25,20 @@ ENV: "dict[str, str]" = {}
 ORDER = 90
 VERIFY = {"fallback_random": True}
 
+#: What the report says of a block, in front of its class.
+APPLIED = "torch.compile of "
+
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
     mode = options.get("mode", "default")
     given = "" if mode == "default" else 'mode="%s"' % mode
-    return "for block in model.layers:  # where the model keeps them\n    block.compile(%s)" % given
+    names = [one["where"][len(APPLIED) :].split(",")[0] for one in applied]
+    return (
+        "for block in model.modules():\n"
+        "    if type(block).__name__ in %r:\n"
+        "        block.compile(%s)"
+    ) % (names or ["Block"], given)
 
 
 def _blocks(torch: "Any", module: "Any") -> "list[Any]":
@@ -71,7 +79,7 @@ def install(own: "Any") -> None:
                 inductor.fallback_random = True
             for block in blocks:
                 shared["compile_in_place"](torch, block, options)
-                own.applied("torch.compile of %s, mode %s" % (type(block).__name__, mode))
+                own.applied("%s%s, mode %s" % (APPLIED, type(block).__name__, mode))
 
     own.on_model(called)
     own.at_end(lambda: shared["effect"](own, mode))

@@ -20,8 +20,3 @@ VERIFY: "dict[str, Any]" = {}
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
     """Return the variables of a launch."""
     return {"CUDA_DEVICE_MAX_CONNECTIONS": str(options.get("connections", 32))}
-
-
-def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
-    """Return the change to make by hand."""
-    return "export CUDA_DEVICE_MAX_CONNECTIONS=%s" % options.get("connections", 32)

@@ -23,8 +23,12 @@ CLASSES = ("SGD", "Adam", "AdamW", "Adagrad")
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
-    names = [one["where"].split(":")[0] for one in applied] or ["AdamW"]
-    return "torch.optim.%s(..., fused=True)" % names[0]
+    changes = []
+    for one in applied or [{"where": "AdamW: default"}]:
+        name, before = one["where"].split(": ", 1)
+        without = "  # without foreach=True" if before.startswith("foreach") else ""
+        changes.append("torch.optim.%s(..., fused=True)%s" % (name, without))
+    return "\n".join(changes)
 
 
 def install(own: "Any") -> None:

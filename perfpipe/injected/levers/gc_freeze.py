@@ -22,7 +22,7 @@ STEPS, CALLS = 3, 10
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
-    return "gc.collect()\ngc.freeze()  # after the first steps"
+    return "import gc\n\n# once, after the first steps\ngc.collect()\ngc.freeze()"
 
 
 def install(own: "Any") -> None:

@@ -23,10 +23,3 @@ def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
     count = str(max(1, cores // max(1, ranks)) if threads == "cores" else threads)
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return dict.fromkeys(names, count)
-
-
-def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
-    """Return the change to make by hand."""
-    threads = options.get("threads", 1)
-    count = "$(nproc)" if threads == "cores" else threads
-    return "export OMP_NUM_THREADS=%s" % count

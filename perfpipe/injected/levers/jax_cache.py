@@ -28,4 +28,7 @@ def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
-    return "export JAX_COMPILATION_CACHE_DIR=$HOME/.cache/jax"
+    # The folder of the trial is gone, so the change names a lasting one.
+    return "\n".join(
+        "export %s=%s" % one for one in env({"folder": "$HOME/.cache/jax"}, 1, 1).items()
+    )

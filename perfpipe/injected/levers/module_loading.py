@@ -20,8 +20,3 @@ VERIFY: "dict[str, Any]" = {}
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
     """Return the variables of a launch."""
     return {"CUDA_MODULE_LOADING": options.get("loading", "EAGER")}
-
-
-def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
-    """Return the change to make by hand."""
-    return "export CUDA_MODULE_LOADING=%s" % options.get("loading", "EAGER")

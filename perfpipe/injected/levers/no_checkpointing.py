@@ -22,7 +22,7 @@ def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
     if any("transformers" in one["where"] for one in applied):
         return "model.gradient_checkpointing_disable()  # or gradient_checkpointing=False"
-    return "call the function itself instead of torch.utils.checkpoint.checkpoint(function, ...)"
+    return "function(*args)  # instead of torch.utils.checkpoint.checkpoint(function, *args)"
 
 
 def _directly(function: "Any", *args: "Any", **kwargs: "Any") -> "Any":

@@ -37,9 +37,10 @@ MOST = 8
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
     """Return the change to make by hand."""
-    counts = [one["where"].rsplit("-> ", 1)[-1].split()[0] for one in applied]
-    count = counts[0] if counts else options.get("workers", MOST)
-    return "DataLoader(..., num_workers=%s, persistent_workers=True, pin_memory=True)" % count
+    changes = [one["where"].rsplit("-> ", 1)[-1].split(", ") for one in applied]
+    changes = changes or [["%s workers" % options.get("workers", MOST), "persistent_workers=True"]]
+    texts = ["num_workers=%s" % ", ".join([own[0].split()[0], *own[1:]]) for own in changes]
+    return "\n".join("DataLoader(..., %s)" % text for text in dict.fromkeys(texts))
 
 
 def _wanted(options: "dict[str, Any]") -> int:
@@ -142,13 +143,17 @@ def _patch(own: "Any", module: "Any") -> None:
         why = _why_not(torch, dataset, given.get("collate_fn"))
         if why is not None:
             raise ValueError("DataLoader: %s" % why)
-        given["num_workers"] = wanted
-        given["persistent_workers"] = not hasattr(dataset, "set_epoch")
+        more: "dict[str, Any]" = {}
+        if not hasattr(dataset, "set_epoch"):
+            more["persistent_workers"] = True
         if own.options.get("prefetch"):
-            given["prefetch_factor"] = own.options["prefetch"]
+            more["prefetch_factor"] = own.options["prefetch"]
         if own.gpu:
-            given["pin_memory"] = True
-        texts[id(dataset)] = "DataLoader: %d -> %d workers" % (before, wanted)
+            more["pin_memory"] = True
+        given["persistent_workers"] = False
+        given.update(more, num_workers=wanted)
+        said = ["%d workers" % wanted, *("%s=%s" % one for one in more.items())]
+        texts[id(dataset)] = "DataLoader: %d -> %s" % (before, ", ".join(said))
         return texts[id(dataset)]
 
     def self_persists(args: "Any", kwargs: "Any") -> bool:

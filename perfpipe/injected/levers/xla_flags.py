@@ -27,8 +27,3 @@ def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
     """Return the variables of a launch."""
     words = [os.environ.get("XLA_FLAGS", ""), options.get("flags", VARIANTS[0]["flags"])]
     return {"XLA_FLAGS": " ".join(words).strip()}
-
-
-def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
-    """Return the change to make by hand."""
-    return 'export XLA_FLAGS="%s"' % options.get("flags", VARIANTS[0]["flags"])
