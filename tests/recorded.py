@@ -20,7 +20,7 @@ path = os.environ["RECORDING"]
 recording = {}
 exec(compile(open(path).read(), path, "exec"), recording)
 import torch
-recording["install"](torch, {})
+recording["install"](torch)
 from torch.optim.optimizer import register_optimizer_step_post_hook as after
 from torch.optim.optimizer import register_optimizer_step_pre_hook as before
 steps, inside, call = [0], [False], torch.nn.Module.__call__

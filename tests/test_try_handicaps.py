@@ -40,7 +40,7 @@ def test_every_handicap_has_a_file() -> None:
     for name in files:
         names: dict[str, Any] = {}
         exec((FOLDER / f"{name}.py").read_text(), names)
-        assert names["TITLE"] and names["NEEDS"] == "torch" and callable(names["install"])
+        assert names["__doc__"] and callable(names["install"])
 
 
 LOADER = {

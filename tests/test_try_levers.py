@@ -48,12 +48,12 @@ def test_a_lever_says_what_it_is(path: Path) -> None:
     assert own["EXPECT"] in ("identical", "scatter", "tolerance")
     assert (own["TOLERANCE"] is not None) == (own["EXPECT"] == "tolerance")
     assert own["DIFFICULTY"] in ("low", "medium", "high")
-    assert own["VARIANTS"] and all(isinstance(one, dict) for one in own["VARIANTS"])
-    assert isinstance(own["ENV"], dict) and isinstance(own["VERIFY"], dict)
+    assert all(isinstance(one, dict) for one in own.get("VARIANTS", ()))
+    assert isinstance(own.get("VERIFY", {}), dict)
     assert isinstance(own["ORDER"], int)
     assert ("install" in own) != ("env" in own)
     assert "manual" in own or "env" in own
-    for options in own["VARIANTS"]:
+    for options in own.get("VARIANTS", ()):
         json.dumps(options)
     for lever in levers().values():
         assert lever.base != path.stem or lever.manual([])
@@ -111,14 +111,6 @@ def test_the_change_by_hand_exports_all_variables() -> None:
 def fake(tmp_path: Path) -> Programs:
     write_torch(tmp_path)
     return Programs(tmp_path)
-
-
-def test_variables_that_the_program_sets_are_refused(fake: Programs) -> None:
-    kept = f"{PROGRAM}\ntrain(2)"
-    for code, applied in ((kept, 1), (f"import os\nos.environ['OWN'] = '2'\n{kept}", 0)):
-        fake.lever("own", "ENV = {'OWN': '1'}\n")
-        own = fake(code, ["own"], env={"OWN": "1"}).lever()
-        assert (len(own["applied"]), len(own["refused"])) == (applied, 1 - applied)
 
 
 GPU = """

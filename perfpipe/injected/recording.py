@@ -458,7 +458,7 @@ def write(ended: bool) -> None:
     _safely("write", ended)
 
 
-def install(torch: "Any", plan: "Any" = None) -> None:
+def install(torch: "Any") -> None:
     """Record backward passes from now on; PyTorch has been imported."""
     global _process
     _process = _Process(torch)

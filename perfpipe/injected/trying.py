@@ -120,12 +120,7 @@ class _Trial:
         if self.plan.get("verify"):
             own.options = {**own.options, **names.get("VERIFY", {})}
         after("torch._dynamo.eval_frame", lambda frames: observe["skip"](frames, names))
-        install = names.get("install")
-        if install is not None:
-            install(own)
-        else:
-            wanted = entry.get("env") or names.get("ENV") or {}
-            own.at_end(functools.partial(_environment, own, wanted))
+        names["install"](own)
 
     def known(self, module: "Any") -> bool:
         """Return whether a module has parameters; if it is new, show it to the levers."""
@@ -166,7 +161,7 @@ class _Trial:
         """Run what is to run after a call of an optimizer."""
         self.steps += begun
         if begun:
-            _quietly(self._time_on_gpu, optimizer)
+            _quietly(self._time_on_gpu)
         if recording:
             _quietly(recording["after_step"], optimizer, self.steps)
         if begun:
@@ -175,7 +170,7 @@ class _Trial:
                     own.safely(function, self.steps)
             self.end_after(self.steps)
 
-    def _time_on_gpu(self, optimizer: "Any") -> None:
+    def _time_on_gpu(self) -> None:
         """Record when the GPU ends a step."""
         if self.gpu_steps is None:
             self.gpu_steps = _GpuSteps(self.torch)
@@ -264,16 +259,6 @@ def _quietly(function: "Callable[..., Any]", *args: "Any") -> None:
         pass
 
 
-def _environment(own: "Own", wanted: "dict[str, str]") -> None:
-    """Report a lever that is variables of the environment: whether the program kept them."""
-    own.places.clear()
-    for name, value in wanted.items():
-        if os.environ.get(name) == value:
-            own.applied("%s=%s" % (name, value))
-        else:
-            own.refused("the program sets %s" % name)
-
-
 def _plan() -> "dict[str, Any]":
     """Return the plan; without one the program is observed only."""
     try:
@@ -351,7 +336,7 @@ def _record(torch: "Any") -> None:
     """Record the program's results."""
     global recording
     names = load("recording.py")
-    names["install"](torch, _trial.plan)
+    names["install"](torch)
     after("torch._dynamo.eval_frame", names["after_dynamo"])
     recording = names
     sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_before_step)

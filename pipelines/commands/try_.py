@@ -219,9 +219,7 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
     with launching():
         trial = try_levers(subject, store, wishes, say, say)
     if given["as_json"]:
-        data = answering.as_data(trial)
-        data.pop("schema_version")
-        click.echo(json_document(**data))
+        click.echo(json_document(**answering.as_data(trial)))
     else:
         _show(trial)
     if given["fail_on"] == "inconclusive" and not trial.decided:

@@ -17,9 +17,6 @@ from perfpipe.trialrecord import (
 )
 from perfpipe.units import counted, format_bytes, format_ns
 
-#: Version of the JSON.
-SCHEMA_VERSION = 1
-
 #: Begins the headline of a trial that found that no lever helps.
 _NOTHING = "Nothing to gain"
 
@@ -30,7 +27,6 @@ TITLES = ("lever", "gain", "interval", "bound", "results", "memory", "start-up",
 def as_data(trial: Trial) -> dict[str, Any]:
     """Return a trial as JSON data."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "trial": trial.trial_id,
         "headline": headline(trial),
         "program": trial.program,

@@ -125,9 +125,7 @@ class Launched:
     why: str = ""
     effects: Mapping[str, Effect] = field(default_factory=dict)
     memory_bytes: int | None = None
-    total_bytes: int | None = None
     seen: frozenset[str] = frozenset()
-    written: Mapping[str, str] = field(default_factory=dict)
     outside: tuple[str, ...] = ()
     place: str = ""
     notes: tuple[str, ...] = ()
@@ -199,7 +197,7 @@ class Launches:
         self, arm: Arm, folder: Path, verify: bool, handicaps: Sequence[Mapping[str, Any]]
     ) -> dict[str, str]:
         program = self._program
-        entries = [own.entry(verify=verify) for own in arm.levers if own.injected]
+        entries = [own.entry() for own in arm.levers if own.injected]
         content = {
             "levers": [*entries, *handicaps],
             "record": True,
@@ -256,9 +254,7 @@ class Launches:
             why=why,
             effects=_effects(arm, reports),
             memory_bytes=_largest(memory, "reserved_bytes"),
-            total_bytes=_largest(memory, "total_bytes"),
             seen=_seen(folder, reports),
-            written=written,
             # Looking takes seconds, and other programs write meanwhile: the first launch is enough.
             outside=place.outside() if self.count == 1 else (),
             place=place.kind,

@@ -87,10 +87,9 @@ class Lever:
         """Whether its first launch fills a folder, so that only later ones show what it gains."""
         return any(CACHE in value for value in self.env.values())
 
-    def entry(self, *, verify: bool = False) -> dict[str, Any]:
+    def entry(self) -> dict[str, Any]:
         """Return its entry in the plan of a launch."""
-        options = {**self.options, **(self.verify if verify else {})}
-        return {"name": self.name, "file": str(self.file), "options": options}
+        return {"name": self.name, "file": str(self.file), "options": {**self.options}}
 
     def manual(self, applied: Sequence[Mapping[str, Any]]) -> str:
         """Return the change to make by hand, given what it was applied to."""
@@ -139,10 +138,8 @@ def _of_file(path: Path) -> list[Lever]:
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)  # noqa: S102
     made = []
     for number, options in enumerate(names.get("VARIANTS") or ({},)):
-        env = dict(names.get("ENV") or {})
         prefers = names.get("PREFERS") or {}
-        if "env" in names:
-            env |= names["env"]({"folder": CACHE, **options}, cores(), 1)
+        env = names["env"]({"folder": CACHE, **options}, cores(), 1) if "env" in names else {}
         made.append(
             Lever(
                 base=path.stem,

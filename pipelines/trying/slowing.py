@@ -19,9 +19,6 @@ from perfpipe.pipelines.trying.session import Wishes, launching
 from perfpipe.store import Store
 from perfpipe.units import counted, format_ns
 
-#: Version of the JSON.
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True)
 class Slowed:

@@ -43,8 +43,8 @@ from perfpipe.units import counted, format_ns
 #: by chance, and noise with a period of a few launches then makes gains.
 FIRST = 3
 
-#: Rounds of levers: most, usual, and fewest in which anything can be decided.
-MOST_ROUNDS, USUAL_ROUNDS, FEWEST_ROUNDS = 5, 3, 2
+#: Rounds of levers: most, and fewest in which anything can be decided.
+MOST_ROUNDS, FEWEST_ROUNDS = 5, 2
 
 #: Rounds that choose between two stacks, and rounds that confirm the best.
 CHOOSING, CONFIRMING = 2, 3

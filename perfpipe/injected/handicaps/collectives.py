@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
     load: "Any" = None  # given to every helper by imports.py
 
-TITLE = "a delay of the host before each collective"
-NEEDS = "torch"
-EXPECT = "scatter"
-VARIANTS = ({"us": 0},)
 
 #: Functions of torch.distributed that launch a collective.
 FUNCTIONS = (

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
     load: "Any" = None  # given to every helper by imports.py
 
-TITLE = "copies to the GPU beside those of the program"
-NEEDS = "torch"
-EXPECT = "identical"
-VARIANTS = ({"share": 0.0},)
 
 #: Size of a copy, bytes: so long that launching it takes little of the host's time.
 SIZE = 16 << 20

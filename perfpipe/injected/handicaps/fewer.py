@@ -10,11 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TITLE = "fewer host cores or SMs"
-NEEDS = "torch"
-EXPECT = "scatter"
-VARIANTS = ()
-
 
 def install(own: "Any") -> None:
     """Set the number of threads, and report what the program has."""

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 
     load: "Any" = None  # given to every helper by imports.py
 
-TITLE = "a delay of each launch of a kernel or graph"
-NEEDS = "torch"
-EXPECT = "identical"
-VARIANTS = ({"us": 0},)
 
 #: Functions that launch, by domain of CUPTI (driver and runtime): beginnings of their names.
 FUNCTIONS = {

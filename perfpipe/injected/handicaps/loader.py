@@ -10,11 +10,6 @@ if TYPE_CHECKING:
 
     load: "Any" = None  # given to every helper by imports.py
 
-TITLE = "a delay of each batch, where it is loaded"
-NEEDS = "torch"
-EXPECT = "identical"
-VARIANTS = ({"us": 0},)
-
 
 def install(own: "Any") -> None:
     """Delay batches."""

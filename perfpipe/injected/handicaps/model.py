@@ -6,11 +6,6 @@ if TYPE_CHECKING:
 
     load: "Any" = None  # given to every helper by imports.py
 
-TITLE = "a delay of the host before each call of the model"
-NEEDS = "torch"
-EXPECT = "identical"
-VARIANTS = ({"us": 0},)
-
 
 def install(own: "Any") -> None:
     """Delay outermost calls."""

@@ -13,10 +13,7 @@ NEEDS = "torch"
 EXPECT, TOLERANCE = "identical", None
 DIFFICULTY = "low"
 RISKS = "Memory that is shared between processes (CUDA IPC) may not be supported."
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 5
-VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":

@@ -12,9 +12,7 @@ EXPECT, TOLERANCE = "tolerance", 1e-3
 DIFFICULTY = "low"
 RISKS = "Another GPU, shape or version of PyTorch may prefer the implementation that is taken away."
 VARIANTS = ({"without": "cudnn"}, {"without": "flash"})
-ENV: "dict[str, str]" = {}
 ORDER = 20
-VERIFY: "dict[str, Any]" = {}
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:

@@ -14,10 +14,7 @@ RISKS = (
     "Activations have 8 bits of mantissa; an autograd.Function of the program that does not expect "
     "BF16 fails."
 )
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 10
-VERIFY: "dict[str, Any]" = {}
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:

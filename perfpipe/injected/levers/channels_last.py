@@ -13,10 +13,7 @@ DIFFICULTY = "low"
 RISKS = (
     "`view` of an output that is in channels_last raises; without TF32 or BF16 it may be slower."
 )
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 20
-VERIFY: "dict[str, Any]" = {}
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:

@@ -31,7 +31,6 @@ VARIANTS = (
     {"mode": "reduce-overhead"},
     {"mode": "max-autotune-no-cudagraphs"},
 )
-ENV: "dict[str, str]" = {}
 #: Variants that carry out some techniques best, by the value of their option.
 PREFERS = {"reduce-overhead": ("cuda_graphs", "graph_of_compiled", "rest_in_graphs")}
 ORDER = 90

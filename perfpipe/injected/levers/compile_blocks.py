@@ -21,7 +21,6 @@ EXPECT, TOLERANCE = "tolerance", 1e-4
 DIFFICULTY = "low"
 RISKS = "Before PyTorch 2.5 each block is compiled anew, up to the recompile limit of 8."
 VARIANTS = ({"mode": "default"}, {"mode": "max-autotune-no-cudagraphs"})
-ENV: "dict[str, str]" = {}
 ORDER = 90
 VERIFY = {"fallback_random": True}
 

@@ -12,9 +12,7 @@ EXPECT, TOLERANCE = "scatter", None
 DIFFICULTY = "low"
 RISKS = "Frameworks that order kernels by a single queue (tensor parallelism) need 1."
 VARIANTS = ({"connections": 32}, {"connections": 1})
-ENV: "dict[str, str]" = {}
 ORDER = 5
-VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":

@@ -13,10 +13,7 @@ DIFFICULTY = "low"
 RISKS = (
     "Each new shape is timed once; the choice, and the last bits of results, vary from run to run."
 )
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 20
-VERIFY: "dict[str, Any]" = {}
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:

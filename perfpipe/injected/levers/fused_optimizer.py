@@ -12,10 +12,7 @@ NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-5
 DIFFICULTY = "low"
 RISKS = "Sparse gradients are not supported."
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 40
-VERIFY: "dict[str, Any]" = {}
 
 #: Optimizers with a fused implementation; it depends on the version which of them have it.
 CLASSES = ("SGD", "Adam", "AdamW", "Adagrad")

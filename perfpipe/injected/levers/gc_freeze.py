@@ -11,10 +11,7 @@ NEEDS = "torch"
 EXPECT, TOLERANCE = "identical", None
 DIFFICULTY = "low"
 RISKS = "Cycles of objects that exist after the first steps are never freed."
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 80
-VERIFY: "dict[str, Any]" = {}
 
 #: Steps, and calls of a program that does not train, before the objects are counted as long-lived.
 STEPS, CALLS = 3, 10

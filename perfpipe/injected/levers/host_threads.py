@@ -12,9 +12,7 @@ EXPECT, TOLERANCE = "tolerance", 1e-5
 DIFFICULTY = "low"
 RISKS = "Sums on the host are added in another order."
 VARIANTS = ({"threads": 1}, {"threads": "cores"})
-ENV: "dict[str, str]" = {}
 ORDER = 5
-VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":

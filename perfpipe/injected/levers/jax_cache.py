@@ -11,10 +11,7 @@ NEEDS = "jax"
 EXPECT, TOLERANCE = "identical", None
 DIFFICULTY = "low"
 RISKS = "The folder grows; only start-up becomes shorter, and not in the first run."
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 5
-VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":

@@ -12,9 +12,7 @@ EXPECT, TOLERANCE = "identical", None
 DIFFICULTY = "low"
 RISKS = "EAGER lengthens start-up and takes GPU memory for kernels that are never launched."
 VARIANTS = ({"loading": "EAGER"}, {"loading": "LAZY"})
-ENV: "dict[str, str]" = {}
 ORDER = 5
-VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":

@@ -12,10 +12,7 @@ NEEDS = "torch"
 EXPECT, TOLERANCE = "scatter", None
 DIFFICULTY = "low"
 RISKS = "All activations stay in GPU memory until the backward pass."
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 30
-VERIFY: "dict[str, Any]" = {}
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:

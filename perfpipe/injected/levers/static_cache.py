@@ -14,10 +14,7 @@ RISKS = (
     "The cache takes its full size at once; each new maximum length allocates and compiles again; "
     "sampling draws other random numbers."
 )
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 60
-VERIFY: "dict[str, Any]" = {}
 
 #: Arguments of `generate` that need a cache of their own, or another way of decoding.
 OTHERS = (

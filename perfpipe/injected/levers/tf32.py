@@ -11,10 +11,7 @@ NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-3
 DIFFICULTY = "low"
 RISKS = "Products keep 10 bits of the mantissa: solvers and simulations may need more."
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 10
-VERIFY: "dict[str, Any]" = {}
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:

@@ -17,8 +17,6 @@ RISKS = (
     "Random augmentation draws other numbers; workers that stay do not see changes of the data set "
     "between epochs."
 )
-VARIANTS: "tuple[dict[str, Any], ...]" = ({},)
-ENV: "dict[str, str]" = {}
 ORDER = 50
 #: Random numbers of augmentation then depend on the batch, not on the worker.
 VERIFY: "dict[str, Any]" = {"pinned": True}

@@ -18,9 +18,7 @@ VARIANTS = (
     {"flags": "--xla_gpu_enable_triton_gemm=false"},
     {"flags": "--xla_gpu_graph_min_graph_size=1"},
 )
-ENV: "dict[str, str]" = {}
 ORDER = 5
-VERIFY: "dict[str, Any]" = {}
 
 
 def env(options: "dict[str, Any]", cores: int, ranks: int) -> "dict[str, str]":
