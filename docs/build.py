@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tried
 from perfpipe.pipelines.cli import cli
 from perfpipe.pipelines.commands.schema import relations
 from perfpipe.pipelines.settings_model import Settings
+from perfpipe.pipelines.trying.levers import levers
 from perfpipe.pipelines.workload import Workload
 from perfpipe.specs import LISTS, documents, gpu_specs, tensor_rates
 
@@ -34,6 +36,8 @@ def main() -> int:
     }
     pages = {DOCS / name: text for name, text in made.items()}
     pages |= tried.pages(tried.committed())
+    trying = DOCS / "trying.md"
+    pages[trying] = tried.with_block(trying.read_text(encoding="utf-8"), "levers", lever_table())
     pages |= {INSTALLED / name: (DOCS / name).read_text(encoding="utf-8") for name in FOR_AGENTS}
     check = "--check" in sys.argv[1:]
     stale = []
@@ -46,6 +50,19 @@ def main() -> int:
         click.echo(f"out of date: {', '.join(stale)}; run 'make docs'", err=True)
         return 1
     return 0
+
+
+def lever_table() -> Iterator[str]:
+    """Yield the table of levers."""
+    yield "| lever | change | tried | risks |"
+    yield "| --- | --- | --- | --- |"
+    for lever in levers().values():
+        needs = {"torch": "", "any": "", "jax": ", in JAX programs"}.get(
+            lever.needs, f", in programs that use {lever.needs}"
+        )
+        when = f"{'always' if lever.free else 'on a finding'}{needs}"
+        risks = lever.risks if lever.default else ""
+        yield f"| `{lever.name}` | {lever.title} | {when} | {risks} |"
 
 
 def command_line() -> str:

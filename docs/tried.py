@@ -30,18 +30,15 @@ from perfpipe.units import counted, format_bytes, format_ns
 
 DOCS = Path(__file__).resolve().parent
 
-#: The generated block of README.md.
-BEGIN, END = "<!-- tried: written by docs/build.py -->", "<!-- tried: end -->"
-
 #: A gain that is worth a change, %.
 _LARGE_PCT = 20
 
 HEAD = """# Promised and measured
 
-Each table is a trial of `perfpipe try` on a program: the upper bound that a finding stated
-(promised), the time that the lever saved with its interval (measured), and whether the results of
-the program stay equal. Gains are in % of the unchanged program; bounds are in % of the whole that
-the table names. A stack is the levers that help together, measured on fresh launches.
+Each table is a trial of [`perfpipe try`](trying.md) on a program: the upper bound that a finding
+stated (promised), the time that the lever saved with its interval (measured), and whether the
+results of the program stay equal. Gains are in % of the unchanged program; bounds are in % of the
+whole that the table names. A stack is the levers that help together, measured on fresh launches.
 `python docs/tried.py add STORE TRIAL` adds a trial.
 """
 
@@ -83,13 +80,14 @@ def summary(trials: Sequence[Trial]) -> list[str]:
     ]
 
 
-def with_summary(readme: str, trials: Sequence[Trial]) -> str:
-    """Return the README with the summary between its markers; raises ValueError without them."""
-    before, begin, rest = readme.partition(f"{BEGIN}\n")
-    _, end, after = rest.partition(f"{END}\n")
+def with_block(text: str, name: str, lines: Iterable[str]) -> str:
+    """Return a page with lines between the markers of a block; raises ValueError without them."""
+    begins, ends = f"<!-- {name}: written by docs/build.py -->", f"<!-- {name}: end -->"
+    before, begin, rest = text.partition(f"{begins}\n")
+    _, end, after = rest.partition(f"{ends}\n")
     if not begin or not end:
-        raise ValueError(f"README.md: the markers {BEGIN} and {END} are missing")
-    return "\n".join([f"{before}{BEGIN}", *summary(trials), f"{END}\n{after}"])
+        raise ValueError(f"the markers {begins} and {ends} are missing")
+    return "\n".join([f"{before}{begins}", *lines, f"{ends}\n{after}"])
 
 
 def _pct(trial: Trial) -> float:
@@ -242,7 +240,7 @@ def pages(trials: Sequence[Trial]) -> dict[Path, str]:
     """Return the generated text of the page and of the README, by file."""
     readme = DOCS.parent / "README.md"
     text = readme.read_text(encoding="utf-8")
-    return {DOCS / "tried.md": page(trials), readme: with_summary(text, trials)}
+    return {DOCS / "tried.md": page(trials), readme: with_block(text, "tried", summary(trials))}
 
 
 def main(words: Iterable[str]) -> int:

@@ -16,7 +16,7 @@ from perfpipe.trialrecord import Gained, LeverTrial, Trial, read_all, write
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from tried import BEGIN, END, add, committed, main, page, summary, with_summary
+from tried import add, committed, main, page, summary, with_block
 
 LORA, CIFAR = read_all(DATA)
 
@@ -27,7 +27,7 @@ def test_the_pages_are_up_to_date() -> None:
         "python docs/tried.py writes it"
     )
     readme = (ROOT / "README.md").read_text()
-    assert with_summary(readme, trials) == readme
+    assert with_block(readme, "tried", summary(trials)) == readme
 
 
 def test_committed_trials_reveal_no_places() -> None:
@@ -90,12 +90,13 @@ def test_a_program_without_any_figures_has_a_page() -> None:
 
 
 def test_the_summary_replaces_the_block_alone() -> None:
-    readme = f"before\n{BEGIN}\n- old\n{END}\nafter\n"
-    made = with_summary(readme, [LORA])
-    assert made.startswith(f"before\n{BEGIN}\n- 1 trial on ") and made.endswith(f"{END}\nafter\n")
-    assert "- old" not in made and with_summary(made, [LORA]) == made
+    begin, end = "<!-- tried: written by docs/build.py -->", "<!-- tried: end -->"
+    readme = f"before\n{begin}\n- old\n{end}\nafter\n"
+    made = with_block(readme, "tried", summary([LORA]))
+    assert made.startswith(f"before\n{begin}\n- 1 trial on ") and made.endswith(f"{end}\nafter\n")
+    assert "- old" not in made and with_block(made, "tried", summary([LORA])) == made
     with pytest.raises(ValueError, match="markers"):
-        with_summary("before\n", [LORA])
+        with_block("before\n", "tried", [])
 
 
 def test_an_added_trial_has_no_paths_names_or_secrets(tmp_path: Path) -> None:

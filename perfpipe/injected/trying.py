@@ -1,14 +1,15 @@
 """Applies levers to a program that is observed: changes which `perfpipe try` measures.
 
 $PERFPIPE_TRY_PLAN names a JSON file: {"levers": [{"name", "file", "options"}], "record", "steps",
-"verify"}.  With "verify", levers add their options for a launch that compares results only.  The
-functions of observe.py record times as usual, those of recording.py record results
-if "record" is set, and the file of each lever is executed, in the order of the plan, when PyTorch
-has been imported.  With "steps", the program ends after as many steps, tokens or calls.
+"seed", "verify"}.  observe.py records times as usual, and recording.py records results if "record"
+is set.  The file of each lever is executed, in the order of the plan, as soon as PyTorch has been
+imported.  With "steps", the program ends after as many steps, tokens or calls.  "seed" is for the
+random numbers of programs that set none.  With "verify", levers take further options, because the
+launch only compares results.
 
 Each process that writes report.PID.json also writes levers.PID.json: what was applied where, what
 was refused and why, what failed.  A lever that fails leaves the program as it is.  See
-sitecustomize.py for the contract of this file, and levers/tf32.py for a lever.
+sitecustomize.py for the contract of this file, and docs/architecture.md for that of levers.
 """
 
 import array

@@ -1,7 +1,7 @@
-"""The levers: changes that perfpipe makes to a program, each from a file of its own.
+"""The levers: changes that perfpipe makes to a program.
 
-A lever that acts in the program's Python is a file in perfpipe/injected/levers.  The workload's own
-levers are settings of the workload file.
+Each lever of perfpipe is a file in perfpipe/injected/levers (docs/architecture.md, "Adding a
+lever").  A workload's own levers are settings of the workload file.
 """
 
 from __future__ import annotations
