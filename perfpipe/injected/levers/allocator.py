@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 TITLE = "expandable segments of PyTorch's allocator"
 ANSWERS = ("fewer_allocations", "allocate_once")
+PRIOR = 0.1
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "identical", None

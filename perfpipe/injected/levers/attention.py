@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "scaled_dot_product_attention without {without}"
 ANSWERS = ("build_once", "static_shapes", "fused_attention")
+PRIOR = 0.1
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-3

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "BF16 autocast around the model"
 ANSWERS = ("mixed_precision", "narrower_types", "tensor_cores", "library_inputs")
+PRIOR = 0.7
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-2

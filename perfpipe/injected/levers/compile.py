@@ -18,6 +18,7 @@ ANSWERS = (
     "compiled_batch_norm",
     "no_conversions",
 )
+PRIOR = 0.8
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-4

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "hardware queues for streams: {connections}"
 ANSWERS = ("earlier_dependencies", "overlap_communication", "overlapped_copies")
+PRIOR = 0.1
 FREE = False
 NEEDS = "any"
 EXPECT, TOLERANCE = "scatter", None

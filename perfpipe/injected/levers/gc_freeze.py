@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "no garbage collection of long-lived objects"
 ANSWERS = ("host_work", "host_alone")
+PRIOR = 0.1
 FREE = True
 NEEDS = "torch"
 EXPECT, TOLERANCE = "identical", None

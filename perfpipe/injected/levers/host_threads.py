@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "OpenMP, MKL and OpenBLAS threads: {threads}"
 ANSWERS = ("host_work", "host_alone")
+PRIOR = 0.1
 FREE = False
 NEEDS = "any"
 EXPECT, TOLERANCE = "tolerance", 1e-5

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "{loading} loading of kernels by CUDA"
 ANSWERS = ("preload",)
+PRIOR = 0.1
 FREE = False
 NEEDS = "any"
 EXPECT, TOLERANCE = "identical", None

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 TITLE = "more DataLoader workers"
 ANSWERS = ("more_loading", "data_loading", "keep_workers", "host_work")
+PRIOR = 0.8
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "scatter", None

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 TITLE = "XLA flag {flags}"
 ANSWERS = ("overlap_communication", "graph_of_compiled", "rest_in_graphs", "library_inputs")
+PRIOR = 0.1
 FREE = False
 NEEDS = "jax"
 EXPECT, TOLERANCE = "tolerance", 1e-3
