@@ -235,6 +235,21 @@ def test_what_the_program_compiles_is_left_alone(programs: Programs) -> None:
     assert found.done.returncode == 0 and found.where(0) == {}
 
 
+def test_the_mode_of_the_programs_own_compiler_is_changed(programs: Programs) -> None:
+    lever = {"compiled_mode": {"mode": "max-autotune-no-cudagraphs"}}
+    seen = "import torch._inductor.config as c\nprint(c.max_autotune)\n"
+    decorated = "@torch.compile\ndef f(x): return x + 1\n"
+    stated = "net.compile(mode='default')\ntorch.compile(net, backend='eager')\n"
+    found = programs(f"{MODELS}\n{decorated}{stated}net(torch.ones(2, 8))\n{seen}", lever)
+    assert found.done.returncode == 0, found.done.stderr
+    mode = "mode default -> max-autotune-no-cudagraphs"
+    where = found.where()
+    assert {text.rpartition(": ")[2] for text in where} == {mode}
+    assert where[f"torch.compile of f: {mode}"] == 1
+    assert sum(where.values()) == 2
+    assert found.lever()["refused"] == ["the program chooses the mode or the backend itself"]
+
+
 def test_a_compiler_that_does_nothing_is_noticed(programs: Programs) -> None:
     """Here because TorchDynamo is off; with a mode, because nothing is captured on a CPU."""
     found = programs(

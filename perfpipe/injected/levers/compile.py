@@ -7,7 +7,6 @@ if TYPE_CHECKING:
 TITLE = "torch.compile of the model, mode {mode}"
 ANSWERS = (
     "cuda_graphs",
-    "graph_of_compiled",
     "dependent_launch",
     "larger_batch",
     "fusion",
@@ -33,7 +32,7 @@ VARIANTS = (
     {"mode": "max-autotune-no-cudagraphs"},
 )
 #: Variants that carry out some techniques best, by the value of their option.
-PREFERS = {"reduce-overhead": ("cuda_graphs", "graph_of_compiled", "rest_in_graphs")}
+PREFERS = {"reduce-overhead": ("cuda_graphs",)}
 ORDER = 90
 VERIFY = {"fallback_random": True}
 
