@@ -13,11 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 import perfpipe
-from perfpipe.analysis.reported import Calls, reported
 from perfpipe.scratch import scratch
 from perfpipe.units import counted
+
+if TYPE_CHECKING:
+    from perfpipe.analysis.reported import Calls
 
 #: What a program's Pythons run first; nothing else is in this folder.
 INJECTED = Path(perfpipe.__file__).with_name("injected")
@@ -68,6 +71,7 @@ class Observer:
     def steps(self, command: Sequence[str]) -> Steps:
         """Return the steps of the slowest rank; the launch must have ended."""
         from perfpipe.analysis.observed import step_times
+        from perfpipe.analysis.reported import reported
 
         calls = reported(self._folder)
         if not calls:
