@@ -219,6 +219,24 @@ def test_without_time_for_a_lever_plain_is_launched_once_more(run: Run) -> None:
     assert launches.names == ["plain"] * 2
 
 
+def test_an_interrupted_trial_keeps_what_was_measured() -> None:
+    class Interrupted(Simulated):
+        def launch(self, arm: Arm, **settings: Any) -> Launched:
+            if self.count == 12:
+                raise KeyboardInterrupt
+            return super().launch(arm, **settings)
+
+    behaviours = {name: Behaviour(factor) for name, factor in (("half", 0.5), ("same", 1.0))}
+    trying = Trying(Bench(Interrupted(behaviours), 1e6, lambda _: None))  # type: ignore[arg-type]
+    trying.measure_plain(trying.bench.launch(PLAIN, counts=False))
+    with pytest.raises(KeyboardInterrupt):
+        trying.measure_levers(_candidates([*behaviours]), 5)
+    rows = _rows(trying)
+    assert {*rows} == {"half", "same"}
+    assert rows["half"].gained.gain_pct == pytest.approx(50, abs=2)
+    assert rows["same"].verdict == "inconclusive" and rows["same"].launches >= 2
+
+
 def test_a_lever_may_take_what_is_left_of_the_budget(run: Run) -> None:
     bench = run({}, budget_s=20.0)[0].bench
     compiling = Arm("compile", (Lever("compile", compiles=True),))

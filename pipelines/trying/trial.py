@@ -148,6 +148,17 @@ class Trying:
         """Launch each lever and the plain program in turns, until each lever is decided."""
         own_of = {own.lever.name: own for own in chosen}
         active = {own.lever.name: Arm(own.lever.name, (own.lever,)) for own in chosen}
+        try:
+            self._rounds(own_of, active, rounds)
+        except BaseException:
+            # What was measured is worth keeping, whatever ended the trial.
+            for name, arm in active.items():
+                if self.bench.done.get(name) and (found := self._judged(arm, None)) is not None:
+                    self.levers.append(self._measured(own_of[name], arm, found, verify=False))
+            raise
+
+    def _rounds(self, own_of: Mapping[str, Candidate], active: dict[str, Arm], rounds: int) -> None:
+        """Launch rounds of levers; those that are decided are no longer active."""
         schedule = Schedule(levers=len(active), rounds=rounds)
         for arm in active.values():
             if any(lever.fills for lever in arm.levers):
@@ -159,7 +170,14 @@ class Trying:
                 launched = self.bench.launch(arm)
                 if arm != PLAIN and (why := _useless(launched)) is not None:
                     del active[arm.name]
-                    self.levers.append(_row(own_of[arm.name], launched, *why, launches=1))
+                    self.levers.append(
+                        _row(
+                            own_of[arm.name],
+                            launched,
+                            *why,
+                            launches=len(self.bench.done[arm.name]),
+                        )
+                    )
             done += 1
             if FEWEST_ROUNDS <= done < rounds and not self.bench.fits(arms, 1, self._reserve_s):
                 # The budget does not depend on the times, so the last look may spend what is left.
@@ -202,14 +220,16 @@ class Trying:
         )
         return result if level is not None else result._replace(verdict=INCONCLUSIVE)
 
-    def _measured(self, own: Candidate, arm: Arm, found: Judged | None) -> LeverTrial:
+    def _measured(
+        self, own: Candidate, arm: Arm, found: Judged | None, *, verify: bool = True
+    ) -> LeverTrial:
         """Return the row of a lever that was launched as often as needed."""
         launched = self.bench.done[arm.name]
         both = sides(self.bench.plain, launched)
         if found is None:
             why = both.window.different_work or both.window.note or "its time is unknown"
             return _row(own, launched[-1], "different work", why, launches=len(launched))
-        results = self.results(arm)
+        results = self.results(arm, verify=verify)
         start_up, pays = self._start_up(both, launched)
         return _row(
             own,
@@ -237,7 +257,7 @@ class Trying:
         saved = statistics.fmean(both.before) - statistics.fmean(both.after)
         return taken, pays_after(taken, saved)
 
-    def results(self, arm: Arm) -> Compared:
+    def results(self, arm: Arm, *, verify: bool = True) -> Compared:
         """Compare the results of an arm with those of the plain program.
 
         If they differ, both are launched again with the same random numbers, in compiled code and
@@ -246,8 +266,8 @@ class Trying:
         plain = [launched.results for launched in self.plain_results]
         own = [launched.results for launched in self.bench.done[arm.name]]
         found = compare(plain, own, arm.tolerance)
-        verified = any(lever.verify for lever in arm.levers)
-        if found.kind in EQUAL_RESULTS or not verified or not self.bench.fits([PLAIN, arm]):
+        verify &= any(lever.verify for lever in arm.levers)
+        if found.kind in EQUAL_RESULTS or not verify or not self.bench.fits([PLAIN, arm]):
             return found
         if self._verified is None:
             self._verified = self.bench.launch(PLAIN, counts=False, verify=True)
