@@ -89,9 +89,9 @@ class Trying:
 
     @property
     def plain_ms(self) -> float | None:
-        """Mean time of a unit of the plain program, ms."""
+        """Time of a unit of the plain program, ms: the median of its launches."""
         times = sides(self.bench.plain, self.bench.plain).before
-        return statistics.fmean(times) if times else None
+        return statistics.median(times) if times else None
 
     def aa(self) -> Gained:
         """Compare the time of the plain program with itself."""
@@ -368,8 +368,8 @@ class Trying:
             gained=Gained(found.gain_pct, found.low_pct, found.high_pct),
             results=results.kind,
             results_why=results.why,
-            ms=statistics.fmean(both.after),
-            plain_ms=statistics.fmean(both.before),
+            ms=statistics.median(both.after),
+            plain_ms=statistics.median(both.before),
             memory_bytes=fresh[arm.name][-1].memory_bytes,
             launches=len(fresh[arm.name]),
             manual="\n".join(text for own in arm.levers if (text := rows[own.name].manual)),
