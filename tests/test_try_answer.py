@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import DATA
 
-from perfpipe.pipelines.trying.answering import headline
+from perfpipe.pipelines.trying.answering import after, as_data, headline, rows
 from perfpipe.trialrecord import (
     NO_BUDGET,
     NO_TIMELINE,
@@ -154,3 +154,18 @@ def test_the_headline_says_what_is_known(
     trial = replace(LORA, levers=tuple(levers), **{"stack": None, **settings})
     assert headline(trial) == expected
     assert trial.decided == decided
+    assert as_data(trial)["decided"] == decided
+
+
+def test_the_table_has_what_was_measured_and_reasons_follow() -> None:
+    levers = (
+        lever("a", "inconclusive", -15.0, results="differ", results_why="The loss is 0."),
+        replace(lever("b", "failed", why="exit code 3"), gained=Gained()),
+        lever("d", "gain", 9.0),
+    )
+    trial = replace(LORA, levers=levers, stack=None)
+    found = {name: cells for name, *cells in rows(trial)}
+    assert {*found} == {"a", "d"}
+    assert found["a"][:5] == ["-15.0 %", "-17.0 to -13.0 %", "inconclusive", "", "differ"]
+    text = [*after(trial)]
+    assert text[:2] == ["a: results differ: The loss is 0.", "b: failed: exit code 3"]

@@ -61,11 +61,10 @@ def told(made: Mapping[str, Any], job: str, state: str) -> Answer:
         for own in levers
         if own["gain_pct"] is not None
     )  # fmt: skip
-    undecided = bool(levers) and all(own["verdict"] == "inconclusive" for own in levers)
     return Answer(
         data,
-        Status.ABSTAINED if undecided else Status.ANSWERED,
-        "nothing was decided within the budget" if undecided else "",
+        Status.ANSWERED if made["decided"] else Status.ABSTAINED,
+        "" if made["decided"] else "nothing was decided within the budget",
         evidence=proofs,
         rows="levers",
         next=Next("overview", {"target": made["run"]}) if made["run"] else None,

@@ -21,7 +21,9 @@ from perfpipe.units import counted, format_bytes, format_ns
 _NOTHING = "Nothing to gain"
 
 #: Titles of the table.
-TITLES = ("lever", "gain", "interval", "bound", "results", "memory", "start-up", "applied to")
+TITLES = (
+    "lever", "gain", "interval", "verdict", "bound", "results", "memory", "start-up", "applied to",
+)  # fmt: skip
 
 
 def as_data(trial: Trial) -> dict[str, Any]:
@@ -29,6 +31,7 @@ def as_data(trial: Trial) -> dict[str, Any]:
     return {
         "trial": trial.trial_id,
         "headline": headline(trial),
+        "decided": trial.decided,
         "program": trial.program,
         "gpu": trial.gpu,
         "unit": trial.unit,
@@ -173,17 +176,17 @@ def _changing(own: LeverTrial) -> str:
 
 
 def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table: levers that were launched."""
+    """Yield the rows of the table: levers that were measured."""
     for own in trial.levers:
-        if not own.launches:
+        if own.gained.gain_pct is None:
             continue
-        measured = own.gained.gain_pct is not None
         yield (
             own.name,
-            f"{own.gained.gain_pct:+.1f} %" if measured else own.verdict,
+            f"{own.gained.gain_pct:+.1f} %",
             interval(own.gained),
-            f"at most {own.bound_pct:.1f} %" if own.bound_pct is not None else "none",
-            RESULTS[own.results] if measured else own.why,
+            own.verdict,
+            f"at most {own.bound_pct:.1f} %" if own.bound_pct is not None else "",
+            RESULTS[own.results],
             format_bytes(own.memory_bytes) if own.memory_bytes else "",
             _start_up(own, trial.unit),
             "; ".join(own.applied),
@@ -210,11 +213,16 @@ def lines(trial: Trial) -> Iterator[str]:
 
 
 def after(trial: Trial) -> Iterator[str]:
-    """Yield the lines after the table: the change to make, what was not tried, notes."""
+    """Yield the lines after the table: the change to make, what did not go well, and notes."""
     stack = trial.stack
     if stack is not None and stack.verdict == "gain" and stack.manual:
         yield "The change to make:"
         yield from (f"  {line}" for line in stack.manual.splitlines())
+    for own in trial.levers:
+        if own.launches and own.gained.gain_pct is None:
+            yield f"{own.name}: {own.verdict}: {own.why}"
+        elif own.launches and own.results not in EQUAL_RESULTS and own.results_why:
+            yield f"{own.name}: results {RESULTS[own.results]}: {own.results_why}"
     skipped = [own for own in trial.levers if not own.launches]
     for why in dict.fromkeys(own.why for own in skipped):
         names = ", ".join(own.name for own in skipped if own.why == why)
