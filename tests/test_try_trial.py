@@ -150,7 +150,7 @@ def test_levers_that_help_together_are_stacked(run: Run) -> None:
             "nothing compiled",
         ),
         (Behaviour(0.5, effect=Effect(failed=("ValueError: no",))), "failed", "ValueError: no"),
-        (Behaviour(0.5, units=30), "different work", "30 to 60 steps"),
+        (Behaviour(0.5, units=30), "different work", "31 to 61 steps"),
     ],
 )
 def test_a_lever_that_cannot_be_measured_ends_alone(

@@ -143,7 +143,9 @@ def window(paces: Sequence[Pace], *, at_least: int = 0) -> Window:
         return Window(LAUNCH)
     counts = {pace.count for pace in paces}
     if len(counts) > 1 and all(pace.ended for pace in paces):
-        what = f"{min(counts)} to {counted(max(counts), unit)}"
+        # Observed units are counted from the end of the first one.
+        first = 0 if unit == ITERATION else 1
+        what = f"{min(counts) + first} to {counted(max(counts) + first, unit)}"
         return Window(unit, different_work=f"the launches executed {what}")
     first, last = first_steady(paces, at_least=at_least), min(pace.units for pace in paces)
     least, steady = _least_units(paces), max(0, last - first)
