@@ -161,11 +161,13 @@ def test_the_table_has_what_was_measured_and_reasons_follow() -> None:
     levers = (
         lever("a", "inconclusive", -15.0, results="differ", results_why="The loss is 0."),
         replace(lever("b", "failed", why="exit code 3"), gained=Gained()),
-        lever("d", "gain", 9.0),
+        lever("d", "gain", 9.0, start_up_s=2.0, pays_after=70.0),
+        lever("e", "inconclusive", 9.0, start_up_s=2.0, pays_after=70.0),
     )
     trial = replace(LORA, levers=levers, stack=None)
     found = {name: cells for name, *cells in rows(trial)}
-    assert {*found} == {"a", "d"}
+    assert {*found} == {"a", "d", "e"}
+    assert found["d"][6] == "2.0 s, pays after 70 steps" and found["e"][6] == "2.0 s"
     assert found["a"][:5] == ["-15.0 %", "-17.0 to -13.0 %", "inconclusive", "", "differ"]
     text = [*after(trial)]
     assert text[:2] == ["a: results differ: The loss is 0.", "b: failed: exit code 3"]

@@ -241,7 +241,7 @@ def _show(trial: Any) -> None:
         titles, cells = filled(answering.TITLES, found)
         table = Table(box=None, pad_edge=False)
         for title in titles:
-            table.add_column(title, overflow="fold")
+            table.add_column(title, overflow="fold", no_wrap=title in answering.WHOLE)
         for row in cells:
             table.add_row(*row)
         Console().print(table)

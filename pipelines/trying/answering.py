@@ -25,6 +25,9 @@ TITLES = (
     "lever", "gain", "interval", "verdict", "bound", "results", "memory", "start-up", "applied to",
 )  # fmt: skip
 
+#: Columns whose cells stay on one line.
+WHOLE = ("gain", "verdict")
+
 
 def as_data(trial: Trial) -> dict[str, Any]:
     """Return a trial as JSON data."""
@@ -196,7 +199,8 @@ def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
 def _start_up(own: LeverTrial, unit: str) -> str:
     if own.start_up_s is None or own.start_up_s < 0.5:
         return ""
-    pays = "" if own.pays_after is None else f", pays after {own.pays_after:,.0f} {unit}s"
+    saves = own.verdict == "gain" and own.pays_after is not None
+    pays = f", pays after {own.pays_after:,.0f} {unit}s" if saves else ""
     return f"{own.start_up_s:.1f} s{pays}"
 
 
