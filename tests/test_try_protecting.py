@@ -777,6 +777,15 @@ def test_a_patch_that_does_not_fit(project: Path, mode: str, tmp_path: Path) -> 
         pass
 
 
+def test_a_build_takes_no_longer_than_the_budget(project: Path) -> None:
+    protection = Protection(project, "copy", build="sleep 60")
+    with (
+        pytest.raises(TaskFailed, match=r"sleep 60 took longer than \d+ s"),
+        protection.launch(build_s=0.2),
+    ):
+        pass
+
+
 def test_a_build_that_fails(project: Path, mode: str) -> None:
     build = "sh -c 'echo \"make: *** broken\" >&2; exit 2'"
     with (

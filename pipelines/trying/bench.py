@@ -22,6 +22,9 @@ _TIMES, _MORE_S = 3.0, 60.0
 #: The same for an arm that compiles, s.
 _COMPILING_S = 600.0
 
+#: How long a build may take if nothing is left of the budget, s.
+_LEAST_BUILD_S = 5.0
+
 #: What compilation is expected to take in an arm that was not launched yet, s.
 COMPILES_S = 40.0
 
@@ -81,7 +84,9 @@ class Bench:
         timeout = self.timeout(arm)
         self.say(f"launch {self.launches.count + 1}: {arm.name}")
         try:
-            launched = self.launches.launch(arm, verify=verify, timeout=timeout)
+            launched = self.launches.launch(
+                arm, verify=verify, timeout=timeout, build_s=max(self.left_s, _LEAST_BUILD_S)
+            )
         except TaskFailed as error:
             launched = failed(arm, error)
         if arm == PLAIN and launched.failure is not None:

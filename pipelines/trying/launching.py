@@ -21,6 +21,7 @@ from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.pipelines.tools import explain
 from perfpipe.pipelines.trying.levers import CACHE, Lever, plain_path
+from perfpipe.pipelines.trying.preparing import BUILD_S
 from perfpipe.pipelines.trying.protecting import Place, Protection, hint
 from perfpipe.pipelines.workload import Params
 from perfpipe.scratch import scratch
@@ -153,14 +154,16 @@ class Launches:
         *,
         verify: bool = False,
         timeout: float | None = None,
+        build_s: float = BUILD_S,
         handicaps: Sequence[Mapping[str, Any]] = (),
         wrapper: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> Launched:
         """Launch an arm once.
 
-        With `verify`, the levers take the options that show whether results are right.  `handicaps`
-        are further entries of the plan; `wrapper` are words in front of the command.
+        With `verify`, the levers take the options that show whether results are right.  `build_s`
+        is how long the build of a lever may take before its first launch.  `handicaps` are further
+        entries of the plan; `wrapper` are words in front of the command.
         """
         program = self._program
         own = next((lever for lever in arm.levers if lever.patch or lever.build), None)
@@ -169,7 +172,7 @@ class Launches:
         said = ProgramOutput()
         with (
             scratch() as folder,
-            self._protect(own).launch(offline=self._offline) as place,
+            self._protect(own).launch(offline=self._offline, build_s=build_s) as place,
         ):
             variables = self._variables(arm, folder, verify, handicaps)
             words = [*wrapper, *place.rewritten(program.command(arm.arguments))]

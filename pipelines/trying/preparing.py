@@ -13,7 +13,7 @@ from perfpipe.files import printable
 from perfpipe.pipelines.process import Finished
 
 #: How long a build, and a patch, may take, s.
-_BUILD_S, _PATCH_S = 7200.0, 60.0
+BUILD_S, _PATCH_S = 7200.0, 60.0
 
 #: Numbers of leading directories in the names of a patch, the usual one first.
 _STRIPPED = (1, 0, 2, 3)
@@ -52,9 +52,11 @@ def apply(patch: Path, shown: str, run: Run, changed: Callable[[], bool]) -> Non
     raise TaskFailed(f"{printable(str(patch))} cannot be applied in {shown}: {reasons[0]}")
 
 
-def build(words: Sequence[str], run: Run) -> None:
-    """Run a build command; raises TaskFailed if it fails."""
-    done = run(words, _BUILD_S, {})
+def build(words: Sequence[str], run: Run, most_s: float = BUILD_S) -> None:
+    """Run a build command for a time at most; raises TaskFailed if it fails."""
+    done = run(words, min(most_s, BUILD_S), {})
+    if done.timed_out:
+        raise TaskFailed(f"{shlex.join(words)} took longer than {done.seconds:.0f} s")
     if not done.ok:
         raise TaskFailed(f"{shlex.join(words)} failed: {_reason(done)}")
 

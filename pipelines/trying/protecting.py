@@ -27,7 +27,7 @@ from perfpipe.files import printable
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.trying import copying, directories, overlay, services
 from perfpipe.pipelines.trying.outside import Watch, home, named, usual_places
-from perfpipe.pipelines.trying.preparing import apply, build
+from perfpipe.pipelines.trying.preparing import BUILD_S, apply, build
 from perfpipe.scratch import scratch
 from perfpipe.units import format_bytes
 
@@ -305,21 +305,22 @@ class Protection:
         return "copy"
 
     @contextmanager
-    def launch(self, *, offline: bool = False) -> Iterator[Place]:
+    def launch(self, *, offline: bool = False, build_s: float = BUILD_S) -> Iterator[Place]:
         """Yield a fresh place for a launch; it is removed in the end.
 
-        With `offline`, nothing is downloaded, so the caches must have been filled.
+        With `offline`, nothing is downloaded, so the caches must have been filled.  `build_s` is
+        how long a build may take that has not been run yet.
         """
         with ExitStack() as stack:
-            place = self._place(stack, offline=offline)
+            place = self._place(stack, offline=offline, build_s=build_s)
             try:
                 yield place
             finally:
                 place._end()
 
-    def _place(self, stack: ExitStack, *, offline: bool) -> Place:
+    def _place(self, stack: ExitStack, *, offline: bool, build_s: float) -> Place:
         if (self._patch or self._build) and self._prepared is None:
-            self._prepare()
+            self._prepare(build_s)
         room = stack.enter_context(self._room())
         env: dict[str, str] = {}
         if not self._network:
@@ -446,7 +447,7 @@ class Protection:
             skipped |= {layer.directory for layer in place._overlaid.layers}
         return Watch(roots, skipped)
 
-    def _prepare(self) -> None:
+    def _prepare(self, build_s: float) -> None:
         """Apply the patch and run the build, in a place that the launches begin with."""
         room = self._stack.enter_context(self._room())
         if self.kind == "overlay":
@@ -459,7 +460,7 @@ class Protection:
         if self._patch is not None:
             apply(self._patch, shown, partial(self._run, place), place.changed)
         if self._build is not None:
-            build(place.rewritten(shlex.split(self._build)), partial(self._run, place))
+            build(place.rewritten(shlex.split(self._build)), partial(self._run, place), build_s)
         self._prepared = made
 
     def _run(
