@@ -20,7 +20,15 @@ from typing import Any
 
 import click
 
-from perfpipe.analysis.trying.tried import RESULTS, Outcome, exceeded, launched, median_gains, saved
+from perfpipe.analysis.trying.outcomes import (
+    RESULTS,
+    Outcome,
+    exceeded,
+    launched,
+    median_gains,
+    saved,
+    start_up,
+)
 from perfpipe.decoding import decode
 from perfpipe.errors import PerfpipeError
 from perfpipe.ingest.masking import mask_value, names_in
@@ -147,9 +155,6 @@ def _trial(trial: Trial) -> Iterator[str]:
 
 def _row(own: LeverTrial, unit: str) -> str:
     promised = f"{own.bound_pct:.1f} % of {own.bound_of or 'the step'}" if own.bound_pct else ""
-    start = f"{own.start_up_s:.1f} s" if own.start_up_s else ""
-    if start and own.pays_after is not None:
-        start += f", paid after {counted(round(own.pays_after), unit)}"
     measured = own.gained.gain_pct is not None
     cells = (
         _code(own.name),
@@ -158,7 +163,7 @@ def _row(own: LeverTrial, unit: str) -> str:
         saved(own.gained),
         RESULTS[own.results] if measured else "",
         format_bytes(own.memory_bytes) if own.memory_bytes else "",
-        start,
+        start_up(own, unit),
         _outcome(own),
     )
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
@@ -166,13 +171,11 @@ def _row(own: LeverTrial, unit: str) -> str:
 
 def _outcome(own: LeverTrial) -> str:
     """Return the verdict with its reason."""
-    if Outcome.of(own).helps:
+    outcome = Outcome.of(own)
+    if outcome.helps:
         return "helps"
     why = own.why or own.results_why
-    verdict = own.verdict
-    if verdict == "gain":
-        verdict = "results differ" if own.results == "differ" else "results unknown"
-    return f"{verdict}: {why}" if why else verdict
+    return f"{outcome.label}: {why}" if why else outcome.label
 
 
 def _stack(stack: StackTrial | None) -> Iterator[str]:

@@ -14,7 +14,7 @@ from conftest import DATA, Cli, Tiny
 
 from perfpipe.analysis.report.opening.actions import actions_of
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.trying.tried import Outcome, exceeded, launched
+from perfpipe.analysis.trying.outcomes import Outcome, exceeded, launched
 from perfpipe.store import Store
 from perfpipe.trialrecord import Gained, LeverTrial, StackTrial, Trial, read_file, write
 from perfpipe.viewmodel import Finding, Source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
-from perfpipe.analysis.trying.tried import Outcome
+from perfpipe.analysis.trying.outcomes import Outcome
 from perfpipe.database import in_list, quote
 from perfpipe.trialrecord import Gained
 from perfpipe.units import counted, format_ns

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfpipe.analysis.trying.tried import RESULTS
+from perfpipe.analysis.trying.outcomes import RESULTS
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value

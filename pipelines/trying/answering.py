@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perfpipe.analysis.trying.tried import RESULTS, interval, saved
+from perfpipe.analysis.trying.outcomes import RESULTS, interval, saved, start_up
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
@@ -191,17 +191,9 @@ def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
             f"at most {own.bound_pct:.1f} %" if own.bound_pct is not None else "",
             RESULTS[own.results],
             format_bytes(own.memory_bytes) if own.memory_bytes else "",
-            _start_up(own, trial.unit),
+            start_up(own, trial.unit),
             "; ".join(own.applied),
         )
-
-
-def _start_up(own: LeverTrial, unit: str) -> str:
-    if own.start_up_s is None or own.start_up_s < 0.5:
-        return ""
-    saves = own.verdict == "gain" and own.pays_after is not None
-    pays = f", pays after {own.pays_after:,.0f} {unit}s" if saves else ""
-    return f"{own.start_up_s:.1f} s{pays}"
 
 
 def lines(trial: Trial) -> Iterator[str]:
@@ -217,11 +209,14 @@ def lines(trial: Trial) -> Iterator[str]:
 
 
 def after(trial: Trial) -> Iterator[str]:
-    """Yield the lines after the table: the change to make, what did not go well, and notes."""
+    """Yield the lines after the table: the change, its risks, what did not go well, notes."""
     stack = trial.stack
     if stack is not None and stack.verdict == "gain" and stack.manual:
         yield "The change to make:"
         yield from (f"  {line}" for line in stack.manual.splitlines())
+        for own in trial.levers:
+            if own.name in stack.levers and own.risks:
+                yield f"Risks of {own.name}: {own.risks}"
     for own in trial.levers:
         if own.launches and own.gained.gain_pct is None:
             yield f"{own.name}: {own.verdict}: {own.why}"

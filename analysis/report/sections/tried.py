@@ -8,7 +8,7 @@ from perfpipe.analysis.report.declare import Given, Missing, SectionSpec
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.tried import VIEWS, latest
 from perfpipe.analysis.rows import records_of
-from perfpipe.analysis.trying.tried import RESULTS, Outcome
+from perfpipe.analysis.trying.outcomes import RESULTS, Outcome
 from perfpipe.database import in_list, quote
 from perfpipe.trialrecord import EQUAL_RESULTS, Gained
 from perfpipe.units import format_ns
@@ -105,16 +105,13 @@ def _plain(trial: dict[str, Value]) -> tuple[Value, ...]:
 
 def _row(lever: dict[str, Value]) -> tuple[Value, ...]:
     gained = Gained(lever["gain_pct"], lever["low_pct"], lever["high_pct"])  # type: ignore[arg-type]
-    verdict, results = str(lever["verdict"]), str(lever["results"])
-    outcome = Outcome(verdict, gained, results)
-    if verdict == "gain" and not outcome.helps:
-        verdict = "results differ" if results == "differ" else "results unknown"
+    results = str(lever["results"])
     return _cells(
         {
             **lever,
             "applied": "; ".join(lever["applied"] or ()),  # type: ignore[arg-type]
             "results": RESULTS[results] if gained.gain_pct is not None else None,
-            "verdict": verdict,
+            "verdict": Outcome(str(lever["verdict"]), gained, results).label,
             "why": lever["why"] or lever["results_why"] or None,
         }
     )

@@ -1,4 +1,4 @@
-"""What trials say of levers: outcomes in words, and bounds that a gain exceeded."""
+"""The outcomes of levers in words, and what several trials show about them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
+from perfpipe.units import counted
 
 #: What the comparison of results says, in words.
 RESULTS = {
@@ -33,10 +34,19 @@ def saved(gained: Gained) -> str:
     """
     if gained.gain_pct is None:
         return ""
-    text = f"{-gained.gain_pct:+.1f} %"
+    text = f"{0.0 - round(gained.gain_pct, 1):+.1f} %"
     if gained.low_pct is not None and gained.high_pct is not None:
         text += f" ({-gained.low_pct:+.1f} to {-gained.high_pct:+.1f} %)"
     return text
+
+
+def start_up(own: LeverTrial, unit: str) -> str:
+    """Return the time that a lever takes once, and when it has paid; empty below half a second."""
+    if own.start_up_s is None or own.start_up_s < 0.5:
+        return ""
+    units = None if own.pays_after is None else round(own.pays_after)
+    pays = "" if units is None else f", pays after {counted(units, unit)}"
+    return f"{own.start_up_s:.1f} s{pays}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,13 @@ class Outcome:
         return self.verdict == "gain" and self.results in EQUAL_RESULTS
 
     @property
+    def label(self) -> str:
+        """The verdict, unless a gain has other results."""
+        if self.verdict != "gain" or self.helps:
+            return self.verdict
+        return "results differ" if self.results == "differ" else "results unknown"
+
+    @property
     def measured(self) -> bool:
         """Whether a measurement replaces the bound."""
         return self.verdict in ("gain", "no gain", "slower")
@@ -69,14 +86,15 @@ class Outcome:
         """Return the outcome in words."""
         change = saved(self.gained)
         if self.verdict == "gain":
-            return f"tried: {change}, {self._results()}"
+            return f"tried: {change}, {self.said_of_results()}"
         if self.verdict in ("no gain", "slower"):
             return f"tried, nothing gained: {change}"
         if self.verdict == "inconclusive":
             return f"tried, undecided: {change}" if change else "tried, undecided"
         return f"tried, {self.verdict}: {self.why}" if self.why else f"tried, {self.verdict}"
 
-    def _results(self) -> str:
+    def said_of_results(self) -> str:
+        """Return whether the results are equal, as the end of a sentence on a gain."""
         if self.results in EQUAL_RESULTS:
             return f"results {RESULTS[self.results]}"
         differ = self.results == "differ"
