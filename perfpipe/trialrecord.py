@@ -44,12 +44,13 @@ class LeverTrial:
     """What one lever did in a program.
 
     `verdict` is gain, no gain, slower, inconclusive, not applied, failed, hung, different work or
-    skipped, and `why` explains it.  `applied` says what it was applied to.  `bound_pct` is the
-    gain that the finding promised at most, in % of `bound_of`; None without a bound.  `results` is
-    identical, within_scatter, within_tolerance, differ or unknown.  `start_up_s` is the time that
-    it takes once, such as compilation, and `pays_after` the number of units after which it pays.
-    `memory_bytes` is the peak of PyTorch's GPU memory.  `manual` is the change to make by hand.
-    `ms` is the time of one unit.
+    not tried, and `why` explains it.  `in_steps` is the gain in the steps alone, without
+    validations.  `applied` says what it was applied to.  `bound_pct` is the gain that the finding
+    promised at most, in % of `bound_of`; None without a bound.  `results` is identical,
+    within_scatter, within_tolerance, differ or unknown.  `start_up_s` is the time that it takes
+    once, such as compilation, and `pays_after` the number of units after which it pays.
+    `memory_bytes` is the peak of the GPU memory that PyTorch reserved.  `manual` is the change to
+    make by hand.  `ms` is the time of one unit.
     """
 
     name: str
@@ -285,8 +286,8 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
     (
         "verdict",
         "VARCHAR",
-        "gain, no gain, slower, inconclusive, not applied, failed, hung, different work or "
-        "skipped (not launched)",
+        "gain, no gain, slower, inconclusive, not applied, failed, hung, different work or not "
+        "tried",
         lambda row: row.own.verdict,
     ),
     (
@@ -305,7 +306,7 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
     (
         "memory_bytes",
         "BIGINT",
-        "peak of the GPU memory that PyTorch allocated, bytes",
+        "peak of the GPU memory that PyTorch reserved, bytes",
         lambda row: row.own.memory_bytes,
     ),
     ("launches", "BIGINT", "number of launches with the lever", lambda row: row.own.launches),
@@ -360,7 +361,7 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
     (
         "plain_memory_bytes",
         "BIGINT",
-        "peak of the GPU memory that PyTorch allocated in the unchanged program, bytes",
+        "peak of the GPU memory that PyTorch reserved in the unchanged program, bytes",
         lambda row: row.trial.plain_memory_bytes,
     ),
     (

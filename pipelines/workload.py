@@ -308,7 +308,7 @@ class Lever(_Model):
     expect: Literal["identical", "scatter", "tolerance"] = Field(
         "scatter",
         description="results to expect: identical; the same within the scatter of launches without "
-        "the lever; or within `tolerance`",
+        "the lever; or within `tolerance`, which is the only one that allows more than rounding",
     )
     tolerance: float | None = Field(
         None, gt=0, description="relative error that results may have with `expect: tolerance`"

@@ -39,12 +39,12 @@ def test_each_lever_and_the_stack_are_a_row(tried: Store) -> None:
     rows = _rows(
         tried,
         "SELECT kind, lever, gain_pct, low_pct, high_pct, verdict, results, launches FROM trials "
-        f"WHERE trial_id = '{LORA}' AND verdict IN ('gain', 'skipped') AND results != 'differ'",
+        f"WHERE trial_id = '{LORA}' AND verdict IN ('gain', 'not tried') AND results != 'differ'",
     )
     assert rows == [
         ("lever", "compile", 38.4, 36.9, 39.8, "gain", "within_tolerance", 4),
         ("lever", "bf16", 23.9, 22.0, 25.7, "gain", "within_tolerance", 4),
-        ("lever", "fused_optimizer", None, None, None, "skipped", "unknown", 0),
+        ("lever", "fused_optimizer", None, None, None, "not tried", "unknown", 0),
         ("stack", "bf16 + compile", 52.1, 50.0, 54.0, "gain", "within_tolerance", 6),
     ]
 

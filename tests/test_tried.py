@@ -89,7 +89,7 @@ def test_a_measured_gain_replaces_the_bound(told: Callable[..., dict[str, Any]],
         (_lever("not applied", why="the program has no model"),
          "tried, not applied: the program has no model", True),
         (_lever("hung", why="no output for 600 s"), "tried, hung: no output for 600 s", True),
-        (_lever("skipped", launches=0, why="the budget does not allow it"), "", True),
+        (_lever("not tried", launches=0, why="the budget does not allow it"), "", True),
         (_lever("gain", Gained(40.0, 39.0, 41.0), "identical", technique="more_loading"), "", True),
         ((), "", True),
     ],
@@ -257,7 +257,7 @@ def test_the_page_draws_the_gains_and_offers_to_copy(
     [
         {"reports": ("0123456789abcdef",)},
         {"levers": (), "stack": None},
-        {"levers": (LeverTrial("tf32", "", "skipped", why="no time"),), "stack": None},
+        {"levers": (LeverTrial("tf32", "", "not tried", why="no time"),), "stack": None},
     ],
 )
 def test_without_a_trial_the_page_has_no_such_section(

@@ -60,7 +60,8 @@ class _TryCommand(WithProgram):
     default="15m",
     show_default=True,
     metavar="TIME",
-    help="Time for all launches after the timeline, such as 15m; levers beyond it are listed.",
+    help="Time limit for all launches after the diagnosis, such as 15m; levers that do not fit are "
+    "listed as not tried.",
 )
 @click.option(
     "--levers",
@@ -74,8 +75,8 @@ class _TryCommand(WithProgram):
     "--rounds",
     type=click.IntRange(2),
     metavar="N",
-    help="Most rounds; each launches every lever once (default: what the budget allows, at most "
-    "5).",
+    help="Maximum number of rounds, in each of which every lever is launched once (default: what "
+    "the budget allows, at most 5).",
 )
 @click.option(
     "--steps",
@@ -116,19 +117,21 @@ class _TryCommand(WithProgram):
 )
 @click.option("--in-place", is_flag=True, help="Same as --protect in-place.")
 @click.option(
-    "--no-diagnosis", is_flag=True, help="Do not record a timeline; try the levers that are free."
+    "--no-diagnosis",
+    is_flag=True,
+    help="Do not use or record a timeline; try only the levers that need no finding.",
 )
 @click.option("--fresh", is_flag=True, help="Record a new timeline even if there is one.")
 @click.option(
     "--accept",
     is_flag=True,
-    help="Let levers into the stack that change the results, or whose results are unknown.",
+    help="Also combine levers that change the results, or whose results are unknown.",
 )
 @click.option("--seed", type=int, help="Seed of the random order of launches.")
 @click.option(
     "--sensitivity",
     is_flag=True,
-    help="Slow one resource at a time instead, and show which of them the step depends on.",
+    help="Slow one resource at a time instead, and show which of them the step waits for.",
 )
 @click.option(
     "--fail-on",
@@ -153,8 +156,8 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
 
     perfpipe launches the unmodified program with and without each lever (TF32, torch.compile,
     loader workers, ...), in random order, without a profiler.  It then combines the levers that
-    help, and measures the combination on fresh launches: that figure is the answer, with the
-    change to make by hand.
+    help, and measures the combination on fresh launches.  This figure is the answer, with the
+    change to make by hand (docs/trying.md).
 
     \b
     perfpipe try -- python train.py --lr 3e-4
@@ -165,9 +168,9 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
 
     No file of yours is changed: every launch runs in an overlay or a copy of the working directory,
     and logging services are set to offline.  Files that the program writes elsewhere are listed.
-    A lever that crashes, hangs or runs out of memory ends alone.  Results are the losses, outputs
-    of the model, gradients, printed numbers and written files; they are compared with the scatter
-    of the plain program.
+    If a lever crashes, hangs or runs out of memory, the others continue.  Results are losses,
+    outputs of the model, gradients, printed numbers and written files.  They are compared with
+    those of the unchanged program, which shows how much they vary from launch to launch.
 
     Exit codes: 0 answered, 1 the program fails without any change, 4 nothing was decided (with
     --fail-on inconclusive).

@@ -118,7 +118,7 @@ def _without_gain(trial: Trial) -> str:
     if trial.stack is not None:
         return _unconfirmed(trial.stack)
     if trial.unsteady:
-        return f"Undecided: the program does other work in each launch: {trial.unsteady}"
+        return f"Undecided: the program does different work in each launch: {trial.unsteady}"
     tried = [own for own in trial.levers if own.launches]
     over = [own for own in trial.levers if own.why == NO_BUDGET]
     if not tried:

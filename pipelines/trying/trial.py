@@ -113,7 +113,7 @@ class Trying:
     ) -> list[Candidate]:
         """Leave out what the budget does not allow, and all levers of an unsteady program."""
         if unsteady:
-            why = "the program does other work in each launch"
+            why = "the program does different work in each launch"
             return [replace(own, left_out=own.left_out or why) for own in found]
         plain_s, rounds = self.bench.plain_s, self.rounds or FEWEST_ROUNDS
         costs = {

@@ -46,7 +46,9 @@ _COLUMNS = (
     ),
     Column("why", "Why", "lines", "", "reason for the verdict, or what differs in the results"),
     Column("applied", "Applied to", "text", "", "what the lever was applied to"),
-    Column("memory_bytes", "GPU memory", "bytes", "", "peak of PyTorch's allocated GPU memory"),
+    Column(
+        "memory_bytes", "GPU memory", "bytes", "", "peak of the GPU memory that PyTorch reserved"
+    ),
     Column(
         "start_up_s", "Start-up", "number", "s", "time that the lever takes once, as to compile"
     ),
