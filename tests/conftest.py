@@ -34,7 +34,8 @@ from perfpipe.store import Store
 from perfpipe.windows import STEADY
 
 pytest_plugins = [
-    *("batch_helpers", "browsing", "report_fixtures", "slurm_fixtures", "slurm_site", "turns"),
+    *("batch_helpers", "browsing", "protected", "report_fixtures"),
+    *("slurm_fixtures", "slurm_site", "turns"),
 ]
 
 # Tests say what is right; how long things take is measured in benchmarks/.
