@@ -1,10 +1,9 @@
-"""What to try, where, and why: the program, its protection, and what its timeline recommends."""
+"""What the timeline of a program recommends: that of an earlier run, or a new one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from perfpipe.errors import PerfpipeError, TaskFailed, ToolMissing
 from perfpipe.pipelines.collectors.base import Say
@@ -14,70 +13,15 @@ from perfpipe.pipelines.plan import Plan
 from perfpipe.pipelines.reporting import make_report
 from perfpipe.pipelines.runner import execute
 from perfpipe.pipelines.runs import Run
-from perfpipe.pipelines.tasks import Task, directory_of, task_of
 from perfpipe.pipelines.tools import find_tool_on
 from perfpipe.pipelines.trying.choosing import Advice, advice_of
 from perfpipe.pipelines.trying.launching import Launches
-from perfpipe.pipelines.trying.levers import Lever
-from perfpipe.pipelines.trying.protecting import Protection
-from perfpipe.pipelines.workload import CollectNsys, Execution, Params, Workload
+from perfpipe.pipelines.trying.places import Places
+from perfpipe.pipelines.trying.subject import Subject
+from perfpipe.pipelines.workload import CollectNsys, Execution
 from perfpipe.runrecord import RunRecord
 from perfpipe.scratch import scratch
 from perfpipe.store import Store
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What to try: a workload with one configuration, and its program if there is no file."""
-
-    workload: Workload
-    path: Path
-    task: Task
-    words: tuple[str, ...] | None = None
-    run: RunRecord | None = None
-
-    @property
-    def directory(self) -> Path:
-        """The working directory of the program."""
-        return directory_of(self.workload, self.path)
-
-    def command(self, changed: Params) -> tuple[str, ...]:
-        """Return the command with changed parameters."""
-        if not changed:
-            return self.task.command
-        params = {**self.task.params, **changed}
-        return task_of(self.task.index, params, self.workload, self.path).command
-
-
-class Places:
-    """Where launches run: one protection for all levers without a patch, one for each other."""
-
-    def __init__(self, directory: Path, mode: str, root: Path, env: Mapping[str, str]) -> None:
-        self._directory, self._mode, self._root, self._env = directory, mode, root, env
-        self._also: list[Path] = []
-        self._known: dict[str, Protection] = {}
-
-    def of(self, lever: Lever | None) -> Protection:
-        """Return the protection for a launch with a lever that has a patch or a build, or None."""
-        name = lever.name if lever else ""
-        if name not in self._known:
-            self._known[name] = Protection(
-                self._directory,
-                self._mode,
-                through=(self._root,),
-                patch=lever.patch if lever else None,
-                build=lever.build if lever else None,
-                env=self._env,
-                also=self._also,
-            )
-        return self._known[name]
-
-    def __enter__(self) -> Places:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for own in self._known.values():
-            own.close()
 
 
 @dataclass(frozen=True)

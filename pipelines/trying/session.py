@@ -16,11 +16,13 @@ from perfpipe.pipelines.runs import new_id
 from perfpipe.pipelines.signals import Ended
 from perfpipe.pipelines.trying.bench import PLAIN, Bench
 from perfpipe.pipelines.trying.choosing import Candidate, candidates
-from perfpipe.pipelines.trying.diagnosing import Diagnosis, Places, Subject, diagnosis_of
+from perfpipe.pipelines.trying.diagnosing import Diagnosis, diagnosis_of
 from perfpipe.pipelines.trying.launching import Launched, Launches, Program
 from perfpipe.pipelines.trying.levers import Lever, levers, named
-from perfpipe.pipelines.trying.own import own_levers
+from perfpipe.pipelines.trying.places import Places
+from perfpipe.pipelines.trying.subject import Subject
 from perfpipe.pipelines.trying.trial import Trying, announced, left_out, seeded
+from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.scratch import scratch
 from perfpipe.store import Store, storing

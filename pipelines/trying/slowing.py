@@ -1,4 +1,4 @@
-"""Measures which resources the program waits for, by slowing one at a time."""
+"""Answers `perfpipe try --sensitivity`: what handicaps show, and whether the timeline agrees."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.trying import sensitivity
 from perfpipe.pipelines.trying.bench import PLAIN, Bench
-from perfpipe.pipelines.trying.diagnosing import Diagnosis, Subject, diagnosis_of
+from perfpipe.pipelines.trying.diagnosing import Diagnosis, diagnosis_of
 from perfpipe.pipelines.trying.session import Wishes, launching
+from perfpipe.pipelines.trying.subject import Subject
 from perfpipe.store import Store
 from perfpipe.units import counted, format_ns
 

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.program import program_of
 from perfpipe.pipelines.selection import select
-from perfpipe.pipelines.tasks import tasks
-from perfpipe.pipelines.trying.diagnosing import Subject
-from perfpipe.pipelines.workload import Scalar, load_workload
+from perfpipe.pipelines.tasks import Task, directory_of, task_of, tasks
+from perfpipe.pipelines.workload import Params, Scalar, Workload, load_workload
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.units import counted
 
 #: Path of a program without a workload file, as `perfpipe run` names it.
 _PROGRAM = Path("the program")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to try: a workload with one configuration, and its program if there is no file."""
+
+    workload: Workload
+    path: Path
+    task: Task
+    words: tuple[str, ...] | None = None
+    run: RunRecord | None = None
+
+    @property
+    def directory(self) -> Path:
+        """The working directory of the program."""
+        return directory_of(self.workload, self.path)
+
+    def command(self, changed: Params) -> tuple[str, ...]:
+        """Return the command with changed parameters."""
+        if not changed:
+            return self.task.command
+        params = {**self.task.params, **changed}
+        return task_of(self.task.index, params, self.workload, self.path).command
 
 
 def subject_of(

@@ -8,9 +8,9 @@ import pytest
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.tasks import placeholders, tasks
-from perfpipe.pipelines.trying import own
+from perfpipe.pipelines.trying import workload_levers
 from perfpipe.pipelines.trying.levers import Lever
-from perfpipe.pipelines.trying.own import own_levers
+from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.pipelines.workload import load_workload
 
 GOOD = """\
@@ -127,7 +127,7 @@ def test_faults_that_the_program_shows(tmp_path: Path, lever: str, sentence: str
 
 def test_a_name_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = Lever("compile", {"mode": "x"}, default=False)
-    monkeypatch.setattr(own, "levers", lambda: {taken.name: taken})
+    monkeypatch.setattr(workload_levers, "levers", lambda: {taken.name: taken})
     path = _write(tmp_path, GOOD + "levers: {compile: {env: {A: b}}}\n")
     with pytest.raises(
         InputError, match=r"w.yaml:5: levers.compile: perfpipe has a lever with this"
