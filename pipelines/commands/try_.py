@@ -233,12 +233,14 @@ def _show(trial: Any) -> None:
     """Print the answer with its table."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from perfpipe.pipelines.gate.outputs import filled
     from perfpipe.pipelines.trying import answering
+    from perfpipe.visible import visible_line
 
     for line in answering.lines(trial):
-        click.echo(line)
+        click.echo(visible_line(line))
     found = [*answering.rows(trial)]
     if found:
         titles, cells = filled(answering.TITLES, found)
@@ -246,10 +248,11 @@ def _show(trial: Any) -> None:
         for title in titles:
             table.add_column(title, overflow="fold", no_wrap=title in answering.WHOLE)
         for row in cells:
-            table.add_row(*row)
-        Console().print(table)
+            # Reasons are texts of the program, in which brackets are not markup.
+            table.add_row(*(Text(visible_line(cell)) for cell in row))
+        Console(highlight=False).print(table)
     for line in answering.after(trial):
-        click.echo(line)
+        click.echo(visible_line(line))
 
 
 def _show_levers(ctx: click.Context, *, wanted: bool) -> None:
