@@ -17,6 +17,7 @@ from perfpipe.pipelines.options import (
     settings_of,
     store_option,
 )
+from perfpipe.visible import visible_line
 
 #: Seconds of a unit of time.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
@@ -217,7 +218,7 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
         if given["as_json"]:
             click.echo(json_document(**slowed.as_data()))
         else:
-            click.echo("\n".join(slowed.lines()))
+            click.echo("\n".join(map(visible_line, slowed.lines())))
         return
     with launching():
         trial = try_levers(subject, store, wishes, say, say)
@@ -237,7 +238,6 @@ def _show(trial: Any) -> None:
 
     from perfpipe.pipelines.gate.outputs import filled
     from perfpipe.pipelines.trying import answering
-    from perfpipe.visible import visible_line
 
     for line in answering.lines(trial):
         click.echo(visible_line(line))
