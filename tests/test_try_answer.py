@@ -118,7 +118,7 @@ def stack(verdict: str, gain: float, **settings: Any) -> StackTrial:
         (
             [lever("a", "not tried", launches=0)],
             {"unsteady": "60 to 80 steps"},
-            "Undecided: the program does other work in each launch: 60 to 80 steps",
+            "Undecided: the program does different work in each launch: 60 to 80 steps",
             False,
         ),
         (

@@ -41,11 +41,14 @@ def saved(gained: Gained) -> str:
 
 
 def start_up(own: LeverTrial, unit: str) -> str:
-    """Return the time that a lever takes once, and when it has paid; empty below half a second."""
+    """Return the time that a lever takes once, and when a gain has paid for it.
+
+    Empty below half a second.
+    """
     if own.start_up_s is None or own.start_up_s < 0.5:
         return ""
-    units = None if own.pays_after is None else round(own.pays_after)
-    pays = "" if units is None else f", pays after {counted(units, unit)}"
+    saves = own.verdict == "gain" and own.pays_after is not None
+    pays = f", pays after {counted(round(own.pays_after or 0), unit)}" if saves else ""
     return f"{own.start_up_s:.1f} s{pays}"
 
 
