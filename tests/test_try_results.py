@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from recorded import Launches
 
-from perfpipe.analysis.trying.results import Results, compare
+from perfpipe.analysis.trying.results import Results, compare, read
 from perfpipe.analysis.trying.series import Kind
 
 pytest.importorskip("torch")
@@ -107,3 +107,12 @@ def test_harmless_levers_pass(launches: Launches, plain: list[Results], name: st
     found = compare(plain, [launches(lever=HARMLESS[name])], tolerance)
     expected = Kind.IDENTICAL if name == "nothing" else Kind.WITHIN_TOLERANCE
     assert found.kind in (expected, Kind.IDENTICAL), found.why
+
+
+def test_numbers_without_a_name_are_not_called_missing() -> None:
+    launches = [read(None, f"0 {value}\n", exit_code=0) for value in (34233.3, 29114.7, 31002.5)]
+    assert compare(launches[:2], launches[2:]).why == (
+        "No results were recorded, and printed numbers without a name differ between launches."
+    )
+    silent = [read(None, "done\n", exit_code=0)] * 2
+    assert compare(silent, silent).why == "No results were recorded or printed."

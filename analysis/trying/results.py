@@ -45,6 +45,10 @@ _ROUNDING = {
     "bfloat16": "results.bf16",
 }
 
+#: Why results cannot be compared that are not there, or may be something else.
+_NO_RESULTS = "no results were recorded or printed"
+_UNNAMED = "no results were recorded, and printed numbers without a name differ between launches"
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -82,7 +86,8 @@ def compare(
     found += numbers
     found += comparison.written(alike=all(one.kind == Kind.IDENTICAL for one in numbers))
     if not numbers and not any(one.kind in (Kind.DIFFER, Kind.IDENTICAL) for one in found):
-        found.append(Judged(Kind.UNKNOWN, "no results were recorded or printed"))
+        unnamed = all(one.printed.numbers for one in plain)
+        found.append(Judged(Kind.UNKNOWN, _UNNAMED if unnamed else _NO_RESULTS))
     return Compared(worst(found).kind, _sentence(_why(found)), comparison.points)
 
 
