@@ -47,8 +47,9 @@ def start_up(own: LeverTrial, unit: str) -> str:
     """
     if own.start_up_s is None or own.start_up_s < 0.5:
         return ""
-    saves = own.verdict == "gain" and own.pays_after is not None
-    pays = f", pays after {counted(round(own.pays_after or 0), unit)}" if saves else ""
+    pays = ""
+    if own.verdict == "gain" and own.pays_after is not None:
+        pays = f", pays after {counted(round(own.pays_after), unit)}"
     return f"{own.start_up_s:.1f} s{pays}"
 
 
