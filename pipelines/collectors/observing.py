@@ -70,16 +70,23 @@ class Observer:
 
     def steps(self, command: Sequence[str]) -> Steps:
         """Return the steps of the slowest rank; the launch must have ended."""
-        from perfpipe.analysis.observed import step_times
-        from perfpipe.analysis.reported import reported
-
-        calls = reported(self._folder)
+        calls = self._calls()
         if not calls:
             missed = is_python(command) and not self.started
             return Steps(note=_NOT_APPLIED if missed else None)
+        from perfpipe.analysis.observed import step_times
+
         timed = filter(None, (step_times(own.times_ns, own.between, gpu=own.gpu) for own in calls))
         slowest = max(timed, key=statistics.median, default=())
         return Steps(slowest, None if slowest else _too_few(calls))
+
+    def _calls(self) -> Sequence[Calls]:
+        """Return what the processes called; programs without reports load no analysis."""
+        if next(self._folder.glob("report.*.json"), None) is None:
+            return ()
+        from perfpipe.analysis.reported import reported
+
+        return reported(self._folder)
 
 
 @contextmanager
