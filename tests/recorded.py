@@ -44,7 +44,7 @@ atexit.register(recording["write"], True)
 """
 
 PROGRAM = """
-import os, torch
+import os, signal, torch
 torch.manual_seed(int(os.environ.get("SEED", 0)))
 net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 3))
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
