@@ -48,8 +48,15 @@ class Column:
         if isinstance(value, dict):
             return json.dumps(value)
         if isinstance(value, tuple):
-            return [float(item) if self.type == "DOUBLE[]" else item for item in value]
+            return [float(item) if self.type == "DOUBLE[]" else _utf8(item) for item in value]
         return float(value) if self.type == "DOUBLE" and value is not None else value
+
+
+def _utf8(value: Any) -> Any:
+    """Return a value; in words of a command, bytes that are not UTF-8 become escapes."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", errors="backslashreplace").decode()
 
 
 def columns_of(kind: Any) -> Iterator[Column]:

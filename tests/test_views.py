@@ -224,7 +224,8 @@ def test_unprofiled_kernels_have_no_headroom(opened: Opened) -> None:
 def test_thresholds_are_versioned_and_each_is_used() -> None:
     assert thresholds()["version"] >= 1
     sql = " ".join(path.read_text() for path in SQL.rglob("*.sql"))
-    python = " ".join(path.read_text() for path in SQL.parent.rglob("*.py"))
+    folders = (SQL.parent, ROOT / "pipelines")
+    python = " ".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     used = set(re.findall(r"threshold\('([a-z_.0-9]+)'\)", sql))
     assert used <= thresholds().keys()
     named = {name for name in thresholds() if f'"{name}"' in python}
