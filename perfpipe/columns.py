@@ -49,11 +49,11 @@ class Column:
             return json.dumps(value)
         if isinstance(value, tuple):
             return [float(item) if self.type == "DOUBLE[]" else _utf8(item) for item in value]
-        return float(value) if self.type == "DOUBLE" and value is not None else value
+        return float(value) if self.type == "DOUBLE" and value is not None else _utf8(value)
 
 
 def _utf8(value: Any) -> Any:
-    """Return a value; in words of a command, bytes that are not UTF-8 become escapes."""
+    """Return a value; bytes that are not UTF-8, as in arguments and paths, become escapes."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", errors="backslashreplace").decode()
