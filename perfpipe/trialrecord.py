@@ -114,7 +114,8 @@ class Trial:
     """One `perfpipe try`: the program, its time, and what was tried.
 
     `unit` is step, token, call, iteration or launch; `plain_ms` is the time of one.  `aa` compares
-    the plain program with itself.  `commit` is the version of perfpipe.
+    the plain program with itself.  `diagnosis` is the verdict on its timeline; `unsteady` is why
+    its launches cannot be compared, empty if they can.
     """
 
     trial_id: str

@@ -179,7 +179,7 @@ def test_too_few_units_compare_whole_launches() -> None:
     found = window([few])
     assert "4 steady steps of 5" in found.note
     assert found.ms(few) == pytest.approx(1040)
-    assert found.ms(replace(few, cut=True)) is None, "it ended when it was told to"
+    assert found.ms(replace(few, cut=True)) is None, "perfpipe ended it"
     assert start_up_s(Pace("launch", (), (), (), 3.0, (), True), 0, 900.0) == 0
 
 
