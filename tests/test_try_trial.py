@@ -12,9 +12,9 @@ import pytest
 from perfpipe.analysis.trying.launched import LOSS, Results
 from perfpipe.analysis.trying.pace import Pace
 from perfpipe.errors import TaskFailed
-from perfpipe.pipelines.trying.bench import PLAIN, Bench
+from perfpipe.pipelines.trying.bench import Bench
 from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
-from perfpipe.pipelines.trying.launching import Arm, Effect, Launched
+from perfpipe.pipelines.trying.launching import PLAIN, Arm, Effect, Launched
 from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.pipelines.trying.trial import Trying
 from perfpipe.trialrecord import NO_BUDGET, NOT_MEASURED, Gained, LeverTrial, Trial

@@ -59,9 +59,7 @@ class Observer:
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self._folder = folder
-        known = env.get(_PATH, os.environ.get(_PATH))
-        path = os.pathsep.join([str(INJECTED), *([known] if known else [])])
-        self.env = {_PATH: path, _REPORTS: str(folder)}
+        self.env = injecting(folder, env)
 
     @property
     def started(self) -> bool:
@@ -87,6 +85,16 @@ class Observer:
         from perfpipe.analysis.reported import reported
 
         return reported(self._folder)
+
+
+def injecting(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that inject files into a program's Pythons, which report to a folder.
+
+    `env` are the variables that the program's environment adds to this one.
+    """
+    known = env.get(_PATH, os.environ.get(_PATH))
+    path = os.pathsep.join([str(INJECTED), *([known] if known else [])])
+    return {_PATH: path, _REPORTS: str(folder)}
 
 
 @contextmanager

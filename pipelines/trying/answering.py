@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perfpipe.analysis.trying.outcomes import RESULTS, interval, saved, start_up
+from perfpipe.analysis.trying.outcomes import RESULTS, Outcome, interval, saved, start_up
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
@@ -173,9 +173,8 @@ def _untried(trial: Trial, over: bool) -> str:
 
 def _changing(own: LeverTrial) -> str:
     """Return that a lever saves time, but not with equal results."""
-    differ = "differ" if own.results == "differ" else "cannot be compared"
-    why = f": {own.results_why}" if own.results_why else ""
-    return f"{own.name}: {saved(own.gained)}, but the results {differ}{why}".rstrip(".")
+    results = Outcome.of(own).said_of_results()
+    return f"{own.name}: {saved(own.gained)}, {results}".rstrip(".")
 
 
 def rows(trial: Trial) -> Iterator[tuple[str, ...]]:

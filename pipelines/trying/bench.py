@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from perfpipe.analysis.trying.pace import Window, window
+from perfpipe.analysis.trying.pace import Pace, Window, window
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.collectors.base import Say
-from perfpipe.pipelines.trying.launching import Arm, Launched, Launches, failed
-
-#: The arm without levers.
-PLAIN = Arm("plain")
+from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launched, Launches, failed
 
 #: How much longer than the plain program a launch may take: times, and s.
 _TIMES, _MORE_S = 3.0, 60.0
@@ -111,7 +108,9 @@ def sides(before: Sequence[Launched], after: Sequence[Launched]) -> Sides:
     """
     held = max((own.batches_held for own in (*before, *after)), default=0)
     chosen = window([own.pace for own in (*before, *after)], at_least=held)
-    times = [
-        [ms for own in side if (ms := chosen.ms(own.pace)) is not None] for side in (before, after)
-    ]
-    return Sides(times[0], times[1], chosen)
+    return Sides(times(chosen.ms, before), times(chosen.ms, after), chosen)
+
+
+def times(of: Callable[[Pace], float | None], launches: Iterable[Launched]) -> list[float]:
+    """Return what a function finds in each launch, ms, without those whose time is unknown."""
+    return [ms for own in launches if (ms := of(own.pace)) is not None]

@@ -16,11 +16,11 @@ from perfpipe.analysis.trying.pace import Pace
 from perfpipe.analysis.trying.results import Results
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.collectors.base import COLLECTOR_VARIABLE, interrupting
-from perfpipe.pipelines.collectors.observing import HELPER
+from perfpipe.pipelines.collectors.observing import HELPER, injecting
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.pipelines.tools import explain
-from perfpipe.pipelines.trying.levers import CACHE, Lever, plain_path
+from perfpipe.pipelines.trying.levers import CACHE, Lever
 from perfpipe.pipelines.trying.preparing import BUILD_S
 from perfpipe.pipelines.trying.protecting import Place, Protection, hint
 from perfpipe.pipelines.workload import Params
@@ -34,9 +34,6 @@ _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 #: What to do about a program that takes too long.
 _TOO_LONG = " (--steps and --duration end each launch earlier)"
-
-#: Variable with the folder of the reports of a launch.
-_REPORTS = "PERFPIPE_INJECT_DIR"
 
 #: The pace of a launch that did not begin.
 NO_PACE = Pace(pace.LAUNCH, (), (), (), 0.0, (), False)
@@ -89,6 +86,10 @@ class Arm:
     def compiles(self) -> bool:
         """Whether a lever compiles, so that the launch takes longer to start."""
         return any(lever.compiles for lever in self.levers)
+
+
+#: The program without levers.
+PLAIN = Arm("plain")
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ class Launches:
 
     def diagnosing(self, folder: Path) -> dict[str, str]:
         """Return the variables with which a profiler launches the plain program."""
-        return self._variables(Arm("plain"), folder, False, ()) if self._program.steps else {}
+        return self._variables(PLAIN, folder, False, ()) if self._program.steps else {}
 
     def _variables(
         self, arm: Arm, folder: Path, verify: bool, handicaps: Sequence[Mapping[str, Any]]
@@ -220,9 +221,8 @@ class Launches:
             "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", str(SEED)),
             **settings,
             COLLECTOR_VARIABLE: "plain",
-            "PYTHONPATH": plain_path(settings.get("PYTHONPATH", os.environ.get("PYTHONPATH"))),
+            **injecting(folder, settings),
             HELPER: _FILE,
-            _REPORTS: str(folder),
             _PLAN: str(plan),
         }
 

@@ -6,7 +6,6 @@ lever").  A workload's own levers are settings of the workload file.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,8 +165,3 @@ def _of_file(path: Path) -> list[Lever]:
             )
         )
     return made
-
-
-def plain_path(known: str | None) -> str:
-    """Return PYTHONPATH for a launch with injected files; `known` is the value without them."""
-    return os.pathsep.join([str(INJECTED), *([known] if known else [])])

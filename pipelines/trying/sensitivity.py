@@ -26,7 +26,7 @@ from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.collectors.observing import INJECTED
 from perfpipe.pipelines.process import run
-from perfpipe.pipelines.trying.launching import Arm, Launches, failed
+from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launches, failed
 from perfpipe.scratch import scratch
 
 #: The files of handicaps.
@@ -89,7 +89,7 @@ def launch_with(launches: Launches, timeout: float | None = None) -> Launch:
     def launch(
         entries: Sequence[Entry], env: Mapping[str, str], wrapper: Sequence[str]
     ) -> Launched:
-        arm = Arm("handicaps" if entries else "plain")
+        arm = Arm("handicaps") if entries else PLAIN
         try:
             return launches.launch(
                 arm, timeout=timeout, handicaps=entries, env=env, wrapper=wrapper

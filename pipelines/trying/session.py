@@ -14,10 +14,10 @@ from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.runs import new_id
 from perfpipe.pipelines.signals import Ended
-from perfpipe.pipelines.trying.bench import PLAIN, Bench
+from perfpipe.pipelines.trying.bench import Bench
 from perfpipe.pipelines.trying.choosing import Candidate, candidates
 from perfpipe.pipelines.trying.diagnosing import Diagnosis, diagnosis_of
-from perfpipe.pipelines.trying.launching import Launched, Launches, Program
+from perfpipe.pipelines.trying.launching import PLAIN, Launched, Launches, Program
 from perfpipe.pipelines.trying.levers import Lever, levers, named
 from perfpipe.pipelines.trying.places import Places
 from perfpipe.pipelines.trying.subject import Subject
@@ -62,7 +62,7 @@ def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail:
         try:
             _measure(state, wanted, store, places, say)
         except BaseException as error:
-            if trying.levers and state.trial.plain_launches:
+            if trying.levers and bench.plain:
                 trying.notes.append("the trial was interrupted: nothing was confirmed")
                 with suppress(StoreError):
                     write(store.root, state.trial)
@@ -167,7 +167,7 @@ def _measure(
     found = candidates(
         wanted, advice, first.seen, known, asked=bool(wishes.names), timeline=timeline
     )
-    state.found = found = trying.choose(found, wishes.most, trying.unsteady)
+    state.found = found = trying.choose(found, wishes.most)
     chosen = [one for one in found if one.left_out is None]
     rounds = trying.planned_rounds(chosen)
     if chosen:

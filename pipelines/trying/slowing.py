@@ -13,8 +13,9 @@ from perfpipe.analysis.trying.causes import Cause
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.trying import sensitivity
-from perfpipe.pipelines.trying.bench import PLAIN, Bench
+from perfpipe.pipelines.trying.bench import Bench
 from perfpipe.pipelines.trying.diagnosing import Diagnosis, diagnosis_of
+from perfpipe.pipelines.trying.launching import PLAIN
 from perfpipe.pipelines.trying.session import Wishes, launching
 from perfpipe.pipelines.trying.subject import Subject
 from perfpipe.store import Store

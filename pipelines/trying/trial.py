@@ -25,9 +25,9 @@ from perfpipe.analysis.trying.verdict import (
     order,
     scatter_of,
 )
-from perfpipe.pipelines.trying.bench import COMPILES_S, PLAIN, Bench, Sides, sides
+from perfpipe.pipelines.trying.bench import COMPILES_S, Bench, Sides, sides, times
 from perfpipe.pipelines.trying.choosing import Candidate, within_budget
-from perfpipe.pipelines.trying.launching import Arm, Launched
+from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launched
 from perfpipe.pipelines.trying.levers import exclusive
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
@@ -90,13 +90,13 @@ class Trying:
     @property
     def plain_ms(self) -> float | None:
         """Time of a unit of the plain program, ms: the median of its launches."""
-        times = sides(self.bench.plain, self.bench.plain).before
-        return statistics.median(times) if times else None
+        found = sides(self.bench.plain, self.bench.plain).before
+        return statistics.median(found) if found else None
 
     def aa(self) -> Gained:
         """Compare the time of the plain program with itself."""
-        times = sides(self.bench.plain, self.bench.plain).before
-        return Gained(*aa(times)) if len(times) > FIRST else NOT_MEASURED
+        found = sides(self.bench.plain, self.bench.plain).before
+        return Gained(*aa(found)) if len(found) > FIRST else NOT_MEASURED
 
     def aa_results(self) -> Compared:
         """Compare the results of the last plain launch with those before it."""
@@ -108,11 +108,9 @@ class Trying:
         """Why plain launches cannot be compared, empty if they can: their work differs."""
         return sides(self.bench.plain, self.bench.plain).window.different_work
 
-    def choose(
-        self, found: Sequence[Candidate], most: int | None, unsteady: str = ""
-    ) -> list[Candidate]:
+    def choose(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
         """Leave out what the budget does not allow, and all levers of an unsteady program."""
-        if unsteady:
+        if self.unsteady:
             why = "the program does different work in each launch"
             return [replace(own, left_out=own.left_out or why) for own in found]
         plain_s, rounds = self.bench.plain_s, self.rounds or FEWEST_ROUNDS
@@ -204,10 +202,10 @@ class Trying:
         found = sides(rounds, self.bench.done[arm.name])
         if not found.before or not found.after:
             return None
-        first = [ms for own in self.first[1:] if (ms := found.window.ms(own.pace)) is not None]
+        first = times(found.window.ms, self.first[1:])
         # An arm whose times are unknown says nothing about the scatter.
         arms = [
-            [ms for own in launches if (ms := found.window.ms(own.pace)) is not None]
+            times(found.window.ms, launches)
             for name, launches in self.bench.done.items()
             if name not in (PLAIN.name, arm.name)
         ]
@@ -249,7 +247,7 @@ class Trying:
     ) -> tuple[float | None, float | None]:
         """Return the time that a lever takes once, s, and the units after which it pays."""
         first = both.window.first
-        plain = [ms for own in self.bench.plain if (ms := reached_ms(own.pace, first)) is not None]
+        plain = times(lambda pace: reached_ms(pace, first), self.bench.plain)
         if not plain or reached_ms(launched[0].pace, first) is None:
             return None, None
         # The first launch has no cache of compiled code yet.
@@ -294,8 +292,8 @@ class Trying:
         for own in helpful[1:]:
             if any(exclusive(own.lever, other.lever) for other in chosen):
                 continue
-            times = self._in_turns([_stacked(chosen), _stacked([*chosen, own])])
-            if times is not None and adds(times[0], times[1], self._limit_pct):
+            both = self._in_turns([_stacked(chosen), _stacked([*chosen, own])])
+            if both is not None and adds(both[0], both[1], self._limit_pct):
                 chosen.append(own)
         if len(chosen) > 2:
             chosen = self._dropped(chosen)
@@ -308,10 +306,10 @@ class Trying:
             own.lever.name: _stacked([other for other in chosen if other is not own])
             for own in chosen[:-1]
         }
-        times = self._in_turns([_stacked(chosen), *parts.values()])
-        if times is None:
+        every = self._in_turns([_stacked(chosen), *parts.values()])
+        if every is None:
             return chosen
-        stack, *rest = times
+        stack, *rest = every
         name = drop_once(stack, dict(zip(parts, rest, strict=True)), self._limit_pct)
         return [own for own in chosen if own.lever.name != name]
 
@@ -329,8 +327,8 @@ class Trying:
         for number in range(CHOOSING):
             for arm in self._turns(number, arms):
                 launched = self.bench.launch(arm)
-                if _useless(launched) is not None:
-                    self.notes.append(f"{arm.name}: {(_useless(launched) or ('', ''))[1]}")
+                if (why := _useless(launched)) is not None:
+                    self.notes.append(f"{arm.name}: {why[1]}")
                     return None
                 launches[arm.name].append(launched)
         if not self.accept and self.results(arms[-1]).kind not in EQUAL_RESULTS:
@@ -354,7 +352,7 @@ class Trying:
         both = sides(fresh[PLAIN.name], fresh[arm.name])
         if not both.before or not both.after:
             return _unconfirmed(arm, both.window.different_work or both.window.note)
-        first = [ms for own in self.first[1:] if (ms := both.window.ms(own.pace)) is not None]
+        first = times(both.window.ms, self.first[1:])
         found = confirmed(
             both.before,
             both.after,
@@ -389,13 +387,10 @@ def _unconfirmed(arm: Arm, why: str) -> StackTrial:
 
 def _in_steps(both: Sides, plain: Sequence[Launched], other: Sequence[Launched]) -> Gained:
     """Return the gain of steps alone, with a 95 % interval."""
-    times = [
-        [ms for own in side if (ms := both.window.ms_within(own.pace)) is not None]
-        for side in (plain, other)
-    ]
-    if not all(times):
+    before, after = (times(both.window.ms_within, side) for side in (plain, other))
+    if not before or not after:
         return NOT_MEASURED
-    found = confirmed(times[0], times[1], limit_pct=0)
+    found = confirmed(before, after, limit_pct=0)
     return Gained(found.gain_pct, found.low_pct, found.high_pct)
 
 
