@@ -82,16 +82,16 @@ def _traced(
         collect = workload.collect.model_copy(
             update={"nsys": workload.collect.nsys or CollectNsys(), "ncu": None, "modules": False}
         )
+        words = tuple(place.rewritten(subject.task.command))
         traced = workload.model_copy(
             update={
                 "cwd": str(place.cwd),
-                "env": {**workload.env, **launches.diagnosing(folder), **place.env},
+                "env": place.variables({**workload.env, **launches.diagnosing(folder)}),
                 "execution": Execution(wrapper=[*place.wrapper]),
                 "collect": collect,
                 "launches": 1,
             }
         )
-        words = tuple(place.rewritten(subject.task.command))
         plan = Plan(
             traced, subject.path, [replace(subject.task, command=words)], "nsys",
             words=subject.words,
