@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -143,6 +144,26 @@ filter_option: Callable[[Any], Any] = click.option(
     help="Use only configurations in which the parameter NAME matches PATTERN (wildcards: * and "
     "?).",
 )
+
+
+_env_option: Callable[[Any], Any] = click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Environment variable to set for the program after --.",
+)
+
+_cwd_option: Callable[[Any], Any] = click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Working directory of the program after --.",
+)
+
+
+def program_options(command: Any) -> Any:
+    """Add --env and --cwd, which are for a program after `--`."""
+    return _env_option(_cwd_option(command))
 
 
 window_option: Callable[[Any], Any] = click.option(

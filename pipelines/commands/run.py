@@ -19,6 +19,7 @@ from perfpipe.pipelines.options import (
     filter_option,
     json_document,
     json_option,
+    program_options,
     resolve_store,
     settings_of,
     step_range_option,
@@ -151,18 +152,7 @@ class RunOptions:
     "cheapest ncu sections.",
 )
 @filter_option
-@click.option(
-    "--env",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Environment variable to set for the program after --.",
-)
-@click.option(
-    "--cwd",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Working directory of the program after --.",
-)
+@program_options
 @click.option(
     "--save",
     type=click.Path(path_type=Path),

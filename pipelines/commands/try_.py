@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import (
     WithProgram,
     filter_option,
+    program_options,
     resolve_store,
     settings_of,
     store_option,
@@ -99,15 +99,7 @@ class _TryCommand(WithProgram):
     help="Override a parameter of the workload, or its timeout.",
 )
 @filter_option
-@click.option(
-    "--env", multiple=True, metavar="NAME=VALUE", help="Variable for the program after --."
-)
-@click.option(
-    "--cwd",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Working directory of the program after --.",
-)
+@program_options
 @click.option(
     "--protect",
     type=click.Choice(["auto", "overlay", "copy", "in-place"]),
