@@ -220,6 +220,16 @@ def test_a_model_is_compiled_into_one_graph(programs: Programs) -> None:
     assert found.reports[0]["modules"][0]["time_ns"][0] < start < end
 
 
+def test_a_part_of_a_compiled_model_is_left_alone(programs: Programs) -> None:
+    """As a decoder that generates between two steps, and keeps its outputs from call to call."""
+    calls = (
+        "net(torch.ones(2, 8))\nnet.layer(torch.ones(2, 8))\nprint(net.layer._compiled_call_impl)\n"
+    )
+    found = programs(MODELS + calls, {"compile": EAGER})
+    assert found.done.stdout == "None\n", found.done.stderr
+    assert found.where() == {"torch.compile of Net, mode default": 1}
+
+
 def test_what_the_program_compiles_is_left_alone(programs: Programs) -> None:
     code = MODELS
     for line in ('net.compile(backend="eager")', 'net.layer.compile(backend="eager")',

@@ -76,11 +76,18 @@ def compile_in_place(torch: "Any", module: "Any", options: "dict[str, Any]") -> 
 
 def install(own: "Any") -> None:
     """Compile each model before its first call."""
+    import weakref
+
     torch, options = own.torch, dict(own.options)
+    compiled: "Any" = weakref.WeakSet()
     mode = options.get("mode", "default")
     random = options.pop("fallback_random", False)
 
     def called(module: "Any") -> None:
+        if any(module is part for model in compiled for part in model.modules()):
+            # The change by hand compiles the model alone.  A part that generates keeps its outputs
+            # from call to call, and CUDA graphs would overwrite them.
+            return
         name, theirs = own.title(module), compiled_by_program(torch, module)
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             module = module.module
@@ -96,6 +103,7 @@ def install(own: "Any") -> None:
 
                 inductor.fallback_random = True
             compile_in_place(torch, module, options)
+            compiled.add(module)
             own.applied("torch.compile of %s, mode %s" % (name, mode))
 
     def around(call: "Any", module: "Any", args: "Any", kwargs: "Any") -> "Any":
