@@ -31,7 +31,7 @@ RANKS = (
 )
 
 #: Workers beyond this number are rarely useful.
-MOST = 8
+MOST = 16
 
 
 def manual(options: "dict[str, Any]", applied: "list[dict[str, Any]]") -> str:
