@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from conftest import Cli
 
 from perfpipe.store import Store
-from perfpipe.trialrecord import read_all
+from perfpipe.trialrecord import WAITS, read_all
 
 TRIED = Path(__file__).with_name("tried")
 
@@ -154,3 +155,21 @@ def test_planted_faults_are_found_by_their_results(work: Path, cli: Cli) -> None
     assert len(results) == len(faults)
     assert not {*results.values()} & {"identical", "within_scatter", "within_tolerance"}
     assert found["stack"] is None or found["stack"]["levers"] == ["none"]
+
+
+def test_nothing_is_tried_where_the_program_waits_for_requests(
+    work: Path, profilers: Path, expand: Callable[[str], Path], cli: Cli
+) -> None:
+    (profilers / "timeline.sqlite").unlink()
+    shutil.copyfile(expand("real/serve.sqlite"), profilers / "timeline.sqlite")
+    path = _workload(work, PRINTING, {"fast": LEVERS["fast"]})
+    assert cli("try", path, "--json") == 0, cli.err
+    found = json.loads(cli.out)
+    assert found["headline"].startswith("Nothing to gain: the program waits for requests")
+    assert found["decided"] and found["launches"] == 1
+    assert found["plain"]["median_ms"] is None and found["aa"]["results"] == "unknown"
+    (trial,) = read_all(work.parent / "store")
+    assert {own.why for own in trial.levers if own.name == "fast"} == {WAITS}
+    # Levers that are named are tried.
+    assert cli("try", path, "--levers", "fast", "--rounds", "2", "--json") == 0, cli.err
+    assert json.loads(cli.out)["stack"]["levers"] == ["fast"]

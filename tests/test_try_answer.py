@@ -12,6 +12,7 @@ from perfpipe.pipelines.trying.answering import after, as_data, headline, rows
 from perfpipe.trialrecord import (
     NO_BUDGET,
     NO_TIMELINE,
+    WAITS,
     Gained,
     LeverTrial,
     StackTrial,
@@ -101,6 +102,13 @@ def stack(verdict: str, gain: float, **settings: Any) -> StackTrial:
             "Undecided: the budget does not allow any lever; raise --budget, or end launches early "
             "with --steps or --duration",
             False,
+        ),
+        (
+            [lever("a", "not tried", launches=0, why=WAITS)],
+            {},
+            "Nothing to gain: the program waits for requests most of the time, and levers do not "
+            "bring requests; --levers tries some (launch-bound)",
+            True,
         ),
         (
             [lever("a", "not tried", launches=0, why=NO_TIMELINE)],

@@ -37,7 +37,10 @@ def test_files_outside_are_found_and_protected_later(project: Path, tmp_path: Pa
     with protection.launch() as place:
         assert launch(place, "sh", "-c", f"{script}; exit 0").ok
         assert place.outside() == (str(cache / "model"), str(results / "log"))
-        assert f"this launch wrote in {results}; later launches are protected there" in place.notes
+        assert (
+            f"files in {results} changed during this launch; later launches are protected there"
+            in (place.notes)
+        )
     assert also == [results]
     (results / "log").unlink()
     with protection.launch() as place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from perfpipe.analysis.trying.launched import LOSS, Results
 from perfpipe.analysis.trying.pace import Pace
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.trying.bench import Bench
-from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates
+from perfpipe.pipelines.trying.choosing import Advice, Candidate, candidates, within_budget
 from perfpipe.pipelines.trying.launching import PLAIN, Arm, Effect, Launched
 from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.pipelines.trying.trial import Trying
@@ -205,7 +205,20 @@ def test_the_budget_limits_levers_and_rounds(run: Run) -> None:
     assert launches.names.count("half") == 2
     chosen = trying.choose(_candidates("abc"), None)
     assert [own.left_out for own in chosen] == [NO_BUDGET] * 3
-    assert "one lever needs a budget of about" in trying.notes[-1]
+    assert "a needs a budget of about" in trying.notes[-1]
+
+
+def test_a_small_budget_is_not_spent_on_levers_that_promise_nothing(run: Run) -> None:
+    advice = Advice("graphs", "launch_overhead", 60.0, "the step")
+    promising = Candidate(Lever("compiled_mode", compiles=True), advice, 50.0)
+    costs = {"compiled_mode": 60.0, "compile": 60.0, "tf32": 10.0}
+    small = within_budget([promising, *_candidates(["tf32"])], costs, 30.0, None)
+    assert [own.left_out for own in small] == [NO_BUDGET] * 2
+    large = within_budget(
+        [promising, replace(promising, lever=Lever("compile")), *_candidates(["tf32"])],
+        costs, 75.0, None,
+    )  # fmt: skip
+    assert [own.left_out for own in large] == [None, NO_BUDGET, None]
 
 
 def test_without_time_for_a_lever_plain_is_launched_once_more(run: Run) -> None:
@@ -262,6 +275,21 @@ def test_what_past_trials_gained_orders_the_levers() -> None:
     found = candidates(known, advice, set(), past)
     assert [own.lever.name for own in found] == ["often", "rarely"]
     assert found[0].expected_pct == pytest.approx(0.9 * 40.0)
+
+
+def test_bounds_of_all_findings_that_a_lever_answers_add_up() -> None:
+    """A static cache ends the building of kernels, and the launches that CUDA graphs replace."""
+    advice = {
+        "build_once": Advice("build_once", "building", 65.0, "the step"),
+        "static_shapes": Advice("static_shapes", "building", 50.0, "the step"),
+        "cuda_graphs": Advice("cuda_graphs", "launch_overhead", 31.0, "the step"),
+        "cache_tuned": Advice("cache_tuned", "autotuning", 20.0, "the capture"),
+    }
+    (found,) = candidates([Lever("static", answers=tuple(advice))], advice, set())
+    assert found.advice == Advice("build_once", "building", 96.0, "the step")
+    advice["fusion"] = Advice("fusion", "compute", 10.0, "the step")
+    (found,) = candidates([Lever("static", answers=tuple(advice))], advice, set())
+    assert found.advice is not None and found.advice.bound_pct == 100.0
 
 
 def test_levers_without_a_finding_are_left_out() -> None:

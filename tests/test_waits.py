@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import Opened, Row, Tiny
 
+from perfpipe.pipelines.trying.choosing import advice_of
+from perfpipe.store import Store
+
 HTOD = "[CUDA memcpy Host-to-Device]"
 DTOH = "[CUDA memcpy Device-to-Host]"
 STEP = 10_000_000
@@ -211,3 +214,16 @@ def test_pinned_memory_is_not_recommended_for_pinned_copies(kind: str, technique
         })  # fmt: skip
     sql = "SELECT technique FROM timeline_findings WHERE bound = 'transfer'"
     assert db.rows(sql) == [(technique,)]
+
+
+def test_nothing_is_tried_where_the_program_waits_for_requests(
+    captures: Store, ingested: Callable[[str], str]
+) -> None:
+    """`perfpipe try` reads this from the timeline."""
+    names = ("serve", "gpt2_generate")
+    found = {name: advice_of(captures, [ingested(f"real/{name}.sqlite")]) for name in names}
+    assert {name: waits for name, (_, waits) in found.items()} == {
+        "serve": True,
+        "gpt2_generate": False,
+    }
+    assert "build_once" in found["gpt2_generate"][0]

@@ -10,6 +10,7 @@ from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
     NO_TIMELINE,
+    WAITS,
     Gained,
     LeverTrial,
     StackTrial,
@@ -158,6 +159,8 @@ def _unconfirmed(stack: StackTrial) -> str:
 
 def _untried(trial: Trial, over: bool) -> str:
     """Return why no lever was launched."""
+    if any(own.why == WAITS for own in trial.levers):
+        return f"{_NOTHING}: {WAITS}, and levers do not bring requests; --levers tries some"
     if over:
         return (
             "Undecided: the budget does not allow any lever; raise --budget, or end launches early "

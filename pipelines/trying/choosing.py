@@ -21,7 +21,7 @@ _USUAL_GAIN_PCT = 2.0
 _DEFAULT, _VARIANT = 0.9, 0.5
 
 #: Views that the diagnosis reads.
-_VIEWS = ("recommendations",)
+_VIEWS = ("recommendations", "timeline_bottleneck")
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,27 @@ class Candidate:
     left_out: str | None = None
 
 
-def advice_of(store: Store, reports: Sequence[str]) -> dict[str, Advice]:
+def advice_of(store: Store, reports: Sequence[str]) -> tuple[dict[str, Advice], bool]:
     """Return the techniques that the findings of reports recommend, by key.
 
-    Raises PerfpipeError if the reports cannot be analyzed.
+    Also returns whether the program waits for requests most of the time, on every GPU.  Raises
+    PerfpipeError if the reports cannot be analyzed.
     """
     if not reports:
-        return {}
-    sql = (
+        return {}, False
+    advised = (
         "SELECT technique, coalesce(bound, subject), gain_pct, share_of "
         "FROM recommendations ORDER BY rank"
     )
+    idle = (
+        "SELECT coalesce(bool_and(bound = 'no_work' AND share_pct > 50), false) "
+        "FROM timeline_bottleneck"
+    )
     with Session.open(store, reports, use=_VIEWS) as session:
         found: dict[str, Advice] = {}
-        for technique, finding, gain_pct, share_of in rows_of(session.con, sql):
+        for technique, finding, gain_pct, share_of in rows_of(session.con, advised):
             found.setdefault(technique, Advice(technique, finding, gain_pct, whole(share_of)))
-        return found
+        return found, bool(rows_of(session.con, idle)[0][0])
     raise PerfpipeError("unreachable")
 
 
@@ -96,14 +101,16 @@ def within_budget(
     found: Sequence[Candidate], costs: Mapping[str, float], left_s: float, most: int | None
 ) -> list[Candidate]:
     """Return the candidates, with those left out that a budget in s does not allow."""
-    chosen, kept = [], 0
+    chosen, kept, promised = [], 0, False
     for own in found:
         if own.left_out is None:
-            cost = costs[own.lever.name]
+            cost, bound = costs[own.lever.name], own.advice and own.advice.bound_pct
             if most is not None and kept >= most:
                 own = replace(own, left_out=f"only {most} levers were asked for")
-            elif cost > left_s:
+            elif cost > left_s or (promised and not kept and not bound):
+                # A lever that promises nothing is no use for what one with a bound lacks.
                 own = replace(own, left_out=NO_BUDGET)
+                promised = promised or bool(bound)
             else:
                 left_s -= cost
                 kept += 1
@@ -112,14 +119,28 @@ def within_budget(
 
 
 def _candidate(lever: Lever, advice: Mapping[str, Advice], trials: Sequence[Trial]) -> Candidate:
-    matching = [advice[key] for key in lever.answers if key in advice]
-    best = max(matching, key=lambda own: own.bound_pct or 0.0, default=None)
+    best = _combined([advice[key] for key in lever.answers if key in advice])
     share = _share_of_bound(lever, trials)
     bound = best.bound_pct if best is not None else None
     expected = _USUAL_GAIN_PCT if bound is None else share * bound
     if best is None or best.technique not in lever.prefers:
         expected *= _DEFAULT if lever.default else _VARIANT
     return Candidate(lever, best, expected)
+
+
+def _combined(matching: Sequence[Advice]) -> Advice | None:
+    """Return the advice that promises most, with the bound of all findings that a lever answers.
+
+    Findings are about different parts of the same time, so their bounds add up.
+    """
+    if not matching:
+        return None
+    best = max(matching, key=lambda own: own.bound_pct or 0.0)
+    bounds: dict[str, float] = {}
+    for own in matching:
+        if own.bound_pct is not None and own.of == best.of:
+            bounds[own.finding] = max(bounds.get(own.finding, 0.0), own.bound_pct)
+    return replace(best, bound_pct=min(100.0, sum(bounds.values())) if bounds else None)
 
 
 def _share_of_bound(lever: Lever, trials: Sequence[Trial]) -> float:

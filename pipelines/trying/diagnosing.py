@@ -26,11 +26,15 @@ from perfpipe.store import Store
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A run with a timeline, what its findings recommend by technique, and the verdict."""
+    """A run with a timeline, what its findings recommend by technique, and the verdict.
+
+    `waits` is whether the program waits for requests most of the time.
+    """
 
     run: RunRecord | None = None
     advice: Mapping[str, Advice] = field(default_factory=dict)
     verdict: str = ""
+    waits: bool = False
 
 
 def diagnosis_of(
@@ -45,13 +49,13 @@ def diagnosis_of(
     if run is None:
         return Diagnosis()
     try:
-        advice = advice_of(store, run.reports)
+        advice, waits = advice_of(store, run.reports)
         verdict = make_report(store, [run.run_id]).verdict
     except PerfpipeError as error:
         say(f"no findings: {error}")
         return Diagnosis(run)
     say(f"  {verdict}")
-    return Diagnosis(run, advice, verdict)
+    return Diagnosis(run, advice, verdict, waits)
 
 
 def _known(subject: Subject, store: Store) -> RunRecord | None:

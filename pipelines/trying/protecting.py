@@ -179,7 +179,8 @@ class Place:
             parents = dict.fromkeys(path.parent for path in changed)
             if new := [path for path in parents if self._learn(path)]:
                 self._note(
-                    f"this launch wrote in {_listed(new)}; later launches are protected there"
+                    f"files in {_listed(new)} changed during this launch; later launches are "
+                    "protected there"
                 )
         if self._watch.note:
             self._note(self._watch.note)

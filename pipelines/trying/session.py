@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from perfpipe.analysis.trying.pace import LAUNCH
@@ -26,7 +26,7 @@ from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.scratch import scratch
 from perfpipe.store import Store, storing
-from perfpipe.trialrecord import LeverTrial, StackTrial, Trial, read_all, write
+from perfpipe.trialrecord import WAITS, LeverTrial, StackTrial, Trial, read_all, write
 from perfpipe.units import counted, format_ns
 
 
@@ -159,14 +159,17 @@ def _measure(
             subject, store, bench.launches, places, say, fresh=wishes.fresh
         )
     bench.began = time.monotonic()
-    say("comparing the program with itself")
-    trying.measure_plain(first)
     known = read_all(store.root)
     advice = state.diagnosed.advice
     timeline = state.diagnosed.run is not None
     found = candidates(
         wanted, advice, first.seen, known, asked=bool(wishes.names), timeline=timeline
     )
+    if state.diagnosed.waits and not wishes.names:
+        state.found = [replace(own, left_out=own.left_out or WAITS) for own in found]
+        return
+    say("comparing the program with itself")
+    trying.measure_plain(first)
     state.found = found = trying.choose(found, wishes.most)
     chosen = [one for one in found if one.left_out is None]
     rounds = trying.planned_rounds(chosen)

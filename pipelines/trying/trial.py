@@ -100,8 +100,8 @@ class Trying:
 
     def aa_results(self) -> Compared:
         """Compare the results of the last plain launch with those before it."""
-        *before, last = [launched.results for launched in self.plain_results]
-        return compare(before, [last], None)
+        found = [launched.results for launched in self.plain_results]
+        return compare(found[:-1], found[-1:], None)
 
     @property
     def unsteady(self) -> str:
@@ -121,9 +121,10 @@ class Trying:
         chosen = within_budget(found, costs, left, most)
         over = [own for own in chosen if own.left_out == NO_BUDGET]
         if over and all(own.left_out is not None for own in chosen):
-            least = self.bench.budget_s - left + min(costs[own.lever.name] for own in over)
+            best = over[0].lever.name
+            least = self.bench.budget_s - left + costs[best]
             self.notes.append(
-                f"a launch takes {format_ns(1e9 * plain_s)}: one lever needs a budget of about "
+                f"a launch takes {format_ns(1e9 * plain_s)}: {best} needs a budget of about "
                 f"{math.ceil(least / 60)}m"
             )
         return chosen

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
 TITLE = "static KV cache with compiled decoding"
 ANSWERS = ("static_shapes", "build_once", "cuda_graphs", "fused_pointwise")
+PRIOR = 0.9
 FREE = False
 NEEDS = "transformers"
 EXPECT, TOLERANCE = "tolerance", 1e-2
