@@ -161,7 +161,8 @@ class Batch:
 
     `command` is the command line, `store` the store's path on the nodes, `python` the interpreter
     that runs perfpipe there.  A task is submitted automatically at most `max_attempts` times.
-    Configurations that differ only in the parameter `arms` are measured alternately.
+    Configurations that differ only in the parameter `arms` are measured alternately.  `flags` are
+    the Slurm options of the command line, which precede those of workload files; None if unknown.
     """
 
     batch_id: str
@@ -175,6 +176,7 @@ class Batch:
     max_attempts: int = 3
     pages: bool = True
     arms: str | None = None
+    flags: dict[str, Scalar | tuple[str, ...]] | None = None
     provenance: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -103,6 +103,7 @@ def batch(path: Path, store: Path, **settings: Any) -> BatchDirectory:
         store=Store(store),
         collector="timing",
         slurm_of=lambda own: merged(own, slurm),
+        flags=slurm,
         filters={},
         command=[],
         pages=True,

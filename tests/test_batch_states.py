@@ -14,7 +14,13 @@ from perfpipe.batchrecord import State
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.batch.canceling import cancel
 from perfpipe.pipelines.batch.collecting import collect
-from perfpipe.pipelines.batch.resuming import adopt_orphans, broken_by_slurm, resume, states_named
+from perfpipe.pipelines.batch.resuming import (
+    Resumed,
+    adopt_orphans,
+    broken_by_slurm,
+    resume,
+    states_named,
+)
 from perfpipe.pipelines.batch.state import state_of
 from perfpipe.pipelines.batch.submitting import comment_of
 from perfpipe.pipelines.batch.telling import status_lines
@@ -85,9 +91,10 @@ def test_resume_submits_what_did_not_succeed(workload: Path, tmp_path: Path) -> 
     for at in range(3):
         element(directory, 1, at)
     cluster.say("101", 3, JobIs.RUNNING)
-    again, jobs = resume(directory, cluster)
-    assert [task.task.index for task in again] == [2], "failed; 3 still runs"
-    assert directory.submissions()[-1].what.after == (jobs[0], "101"), (
+    done = resume(directory, cluster)
+    assert [task.task.index for task in done.tasks] == [2], "failed; 3 still runs"
+    assert done.changes == []
+    assert directory.submissions()[-1].what.after == (done.jobs[0], "101"), (
         "the collector waits for 3 too"
     )
     assert [own.what.elements for own in directory.submissions()][2] == ((2,),)
@@ -95,14 +102,15 @@ def test_resume_submits_what_did_not_succeed(workload: Path, tmp_path: Path) -> 
     assert TaskResult.read(failed_first).failure == "crash", "kept under another name"
     cluster.say("103", 0, JobIs.PENDING)
     cluster.say("104", None, JobIs.PENDING)
-    assert resume(directory, cluster) == ([], []), "in flight"
+    assert resume(directory, cluster) == Resumed(), "in flight"
     cluster.say("103", 0, JobIs.TIMEOUT)
-    assert [t.task.index for t in resume(directory, cluster, frozenset({State.LOST}))[0]] == []
-    assert [t.task.index for t in resume(directory, cluster, frozenset({State.TIMEOUT}))[0]] == [2]
+    assert resume(directory, cluster, frozenset({State.LOST})).tasks == ()
+    again = resume(directory, cluster, frozenset({State.TIMEOUT})).tasks
+    assert [task.task.index for task in again] == [2]
     cluster.say("101", 3, JobIs.UNKNOWN, reason="accounting last said running")
     cluster.say("105", 0, JobIs.RUNNING)
-    assert resume(directory, cluster)[0] == [], "it may run"
-    again, _ = resume(directory, cluster, states_named(["unknown"]))
+    assert not resume(directory, cluster).tasks, "it may run"
+    again = resume(directory, cluster, states_named(["unknown"])).tasks
     assert [task.task.index for task in again] == [3], "whoever says so knows better"
 
 
@@ -141,8 +149,7 @@ def test_jobs_whose_ids_were_lost_are_found_again(workload: Path, tmp_path: Path
         submitted(other, Said(refuses=TaskFailed("invalid partition")))
     assert adopt_orphans(other, Said()) == 0
     assert state_of(other, Said()).counts == {State.UNSUBMITTED: 4}
-    again, _ = resume(other, Said())
-    assert len(again) == 4
+    assert len(resume(other, Said()).tasks) == 4
 
 
 # The collector

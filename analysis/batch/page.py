@@ -10,7 +10,7 @@ from perfpipe.analysis.batch.failing import failing_nodes
 from perfpipe.analysis.batch.items import FAILED, OPEN, Item, times_of
 from perfpipe.analysis.batch.nodes import Compared, compare_places, stands_out
 from perfpipe.analysis.thresholds import thresholds
-from perfpipe.batchrecord import Batch
+from perfpipe.batchrecord import Batch, State
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Fact, Opening, Report, Section, Source, Table, Tile
 
@@ -135,6 +135,11 @@ def _statements(
     yield Fact("", how_far(items), Source("result.json", runs))
     if text := _bounds(items):
         yield Fact("", text, Source("summary.json", runs))
+    waiting = Counter(item.reason for item in items if item.state.state is State.WAITING)
+    for reason, count in waiting.most_common():
+        if reason:
+            text = f"{counted(count, 'task')} waiting: {reason}"
+            yield Fact("", text, Source("squeue", ()))
     for one in failing_nodes(items):
         text = (
             f"{one.failed} of {counted(one.jobs, 'job')} on {one.node} failed, more than elsewhere"

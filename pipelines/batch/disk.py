@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from perfpipe.batchrecord import (
     Attempt,
@@ -100,7 +101,8 @@ class BatchDirectory:
         if name is None:
             if not (every := cls.every(store)):
                 raise StoreError(f"{store.root}: none of the batches here can be read")
-            return every[0]
+            # One that Slurm refused has nothing to ask about.
+            return next((one for one in every if one.submitted), every[0])
         if len(found) != 1:
             problem = "is ambiguous" if found else "is not a batch of this store"
             raise InputError(f"{name}: {problem}{': ' + ', '.join(found) if found else ''}")
@@ -124,8 +126,7 @@ class BatchDirectory:
             lines = (json.dumps(asdict(task), ensure_ascii=False) + "\n" for task in tasks)
             (writing / "tasks.jsonl").write_text("".join(lines), encoding="utf-8")
             for run_id, workload in workloads.items():
-                content = workload.model_dump(mode="json", by_alias=True, exclude_unset=True)
-                write_json(writing / "workloads" / f"{run_id}.json", content)
+                write_json(writing / "workloads" / f"{run_id}.json", _content(workload))
             writing.rename(made.path)
         return made
 
@@ -161,6 +162,34 @@ class BatchDirectory:
                 f"{path}: this version of perfpipe cannot read the workload"
             ) from error
 
+    def write_workload(self, run_id: str, workload: Workload) -> None:
+        """Replace a run's workload; whoever does it has claimed the batch."""
+        path = self.path / "workloads" / f"{run_id}.json"
+        with storing(path):
+            write_json(path, _content(workload))
+
+    def flags(self) -> tuple[Slurm | None, float | None]:
+        """Return the Slurm options, and the timeout in s, of the command lines so far.
+
+        Both are None if unknown.
+        """
+        path = self.path / "flags.json"
+        if not path.exists():
+            stated = self.batch.flags
+            return None if stated is None else Slurm.model_validate(dict(stated)), None
+        try:
+            found = read_json(path, "options of a batch")
+            return Slurm.model_validate(found["slurm"]), found["timeout"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise StoreError(f"{path}: this version of perfpipe cannot read the file") from error
+
+    def write_flags(self, flags: Slurm, timeout: float | None) -> None:
+        """Keep the options of the command lines so far."""
+        path = self.path / "flags.json"
+        stated = flags.model_dump(mode="json", exclude_unset=True)
+        with storing(path):
+            write_json(path, {"slurm": stated, "timeout": timeout})
+
     def slurm(self, run_id: str) -> Slurm:
         """Return the Slurm options of a run."""
         return self.workload(run_id).slurm or Slurm()
@@ -184,6 +213,11 @@ class BatchDirectory:
                 text = (folder / name / "job").read_text(encoding="ascii")
             found.append(Submitted(what, (text or "").strip() or None, text is not None))
         return found
+
+    @property
+    def submitted(self) -> bool:
+        """Whether Slurm took a job of the batch, or may have."""
+        return any(own.job or not own.answered for own in self.submissions())
 
     def next_submission(self) -> int:
         """Return the number of a new submission; whoever submits has claimed the batch."""
@@ -341,6 +375,10 @@ class BatchDirectory:
         """Return the log of an array element; None if it does not exist yet."""
         path = self.path / "logs" / f"{element}.out"
         return path if is_plain(element) and path.exists() else None
+
+
+def _content(workload: Workload) -> dict[str, Any]:
+    return workload.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _names(folder: Path) -> list[str]:

@@ -55,11 +55,12 @@ def freeze(
     pages: bool,
     max_attempts: int,
     arms: str | None = None,
+    flags: Slurm | None = None,
 ) -> Frozen:
     """Return the batch of some workloads; `slurm_of` returns job options from a workload's own.
 
-    Configurations that differ only in the parameter `arms` are measured alternately.  Raises
-    InputError if a workload cannot be a batch.
+    Configurations that differ only in the parameter `arms` are measured alternately.  `flags` are
+    the options of the command line.  Raises InputError if a workload cannot be a batch.
     """
     now = utc_now()
     runs, tasks, workloads = [], [], dict[str, Workload]()
@@ -80,13 +81,14 @@ def freeze(
         if asked.ingest == "auto":
             apart = kind != "replay" and reads_long(store, own)
             asked = merged(asked, Slurm(ingest="separate" if apart else "inside"))
-        workloads[run_id] = _spread(one.workload, asked)
+        workloads[run_id] = spread(one.workload, asked)
         tasks += own
     if arms is not None and not any(arms in task.params for task in tasks):
         known = {name for task in tasks for name in task.params}
         raise InputError(f"--arms {arms}: no such parameter{did_you_mean(arms, known)}")
     batch = _batch(runs, len(tasks), store, command, pages, max_attempts, now)
-    return Frozen(replace(batch, arms=arms), _numbered(tasks), workloads)
+    batch = replace(_with_flags(batch, flags), arms=arms)
+    return Frozen(batch, _numbered(tasks), workloads)
 
 
 def freeze_inputs(
@@ -97,6 +99,7 @@ def freeze_inputs(
     command: Sequence[str],
     pages: bool,
     max_attempts: int,
+    flags: Slurm | None = None,
 ) -> Frozen:
     """Return the batch that reads reports, also those in directories; it needs no GPU.
 
@@ -117,10 +120,19 @@ def freeze_inputs(
     )
     runs = [BatchRun(run_id, INGEST, "", INGEST)]
     batch = _batch(runs, len(tasks), store, command, pages, max_attempts, now)
-    return Frozen(batch, tuple(tasks), {run_id: workload})
+    return Frozen(_with_flags(batch, flags), tuple(tasks), {run_id: workload})
 
 
-def _spread(workload: Workload, slurm: Slurm) -> Workload:
+def _with_flags(batch: Batch, flags: Slurm | None) -> Batch:
+    if flags is None:
+        return batch
+    stated = flags.model_dump(exclude_unset=True)
+    return replace(
+        batch, flags={k: tuple(v) if isinstance(v, list) else v for k, v in stated.items()}
+    )
+
+
+def spread(workload: Workload, slurm: Slurm) -> Workload:
     """Return a workload with its job options; srun starts the ranks of a program."""
     changed: dict[str, object] = {"slurm": slurm}
     if slurm.ranks is not None and workload.execution.kind == "local":

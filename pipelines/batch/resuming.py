@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from perfpipe.batchrecord import Stage, State, TaskState
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.batch.changing import Change, change
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.packing import expected_seconds
 from perfpipe.pipelines.batch.state import BatchState, state_of
-from perfpipe.pipelines.batch.submitting import arrays_of, comment_of, largest_array, submit
+from perfpipe.pipelines.batch.submitting import (
+    arrays_of,
+    comment_of,
+    largest_array,
+    require_fitting,
+    submit,
+)
 from perfpipe.pipelines.claim import claimed
 from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.options import Slurm
 
 #: States that are the scheduler's fault; their tasks are resubmitted automatically.
 _BROKEN = (State.NODE_FAILURE, State.PREEMPTED)
@@ -65,10 +74,23 @@ def states_named(names: Iterable[str]) -> frozenset[State]:
     return frozenset(known[name] for name in names)
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """The tasks that were submitted again, the jobs, the collector's last, and what changed."""
+
+    tasks: Sequence[TaskState] = ()
+    jobs: Sequence[str] = ()
+    changes: Sequence[str] = ()
+
+
 def resume(
-    directory: BatchDirectory, cluster: Cluster, only: frozenset[State] = frozenset()
-) -> tuple[list[TaskState], list[str]]:
-    """Resubmit tasks that did not succeed; return the tasks and the jobs, the collector's last.
+    directory: BatchDirectory,
+    cluster: Cluster,
+    only: frozenset[State] = frozenset(),
+    flags: Slurm | None = None,
+    timeout: float | None = None,
+) -> Resumed:
+    """Resubmit tasks that did not succeed, with the Slurm options of now (see `change`).
 
     If only the outcome is missing, submit only a collector.  Raises InputError if another process
     is submitting for this batch, TaskFailed if Slurm does not answer.
@@ -82,9 +104,10 @@ def resume(
         collects = state.collector is not None and not state.collector.state.final
         outcome = directory.outcome()
         if not again and (only or collects or (outcome is not None and outcome.ok)):
-            return [], []
-        others = jobs_in_flight(state)
-        return again, resubmit(directory, cluster, again, "resume", others)
+            return Resumed()
+        changed = change(directory, flags or Slurm(), timeout)
+        jobs = resubmit(directory, cluster, again, "resume", jobs_in_flight(state), changed)
+        return Resumed(again, jobs, changed.said)
 
 
 def resubmit(
@@ -93,17 +116,23 @@ def resubmit(
     tasks: Sequence[TaskState],
     reason: str,
     others: tuple[str, ...] = (),
+    changed: Change | None = None,
 ) -> list[str]:
     """Resubmit tasks and return the jobs; the collector waits for these and for `others`.
 
-    Results of failed attempts are set aside.  The caller has claimed the batch.
+    A change is kept once it is known to fit the cluster.  Results of failed attempts are set aside.
+    The caller has claimed the batch.
     """
-    slurm = {run.run_id: directory.slurm(run.run_id) for run in directory.batch.runs}
+    of = directory.slurm if changed is None else changed.slurm
+    slurm = {run.run_id: of(run.run_id) for run in directory.batch.runs}
     chosen = [task.task for task in tasks]
     kinds = {run.run_id: run.collector for run in directory.batch.runs}
     expected = expected_seconds(directory.store, chosen, kinds)
-    most = largest_array(cluster.limits())
-    arrays = arrays_of(chosen, slurm, expected, most, directory.batch.arms)
+    limits = cluster.limits()
+    arrays = arrays_of(chosen, slurm, expected, largest_array(limits), directory.batch.arms)
+    require_fitting(directory.batch, arrays, limits)
+    if changed is not None:
+        changed.write(directory)
     for task in tasks:
         directory.set_aside(task.task, task.attempts)
     return submit(directory, cluster, arrays, reason, others)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
 from perfpipe.pipelines.batch.disk import BatchDirectory, Submitted, elements_of
 from perfpipe.pipelines.slurm.client import Answer, Cluster
+from perfpipe.pipelines.slurm.reasons import explained
 from perfpipe.pipelines.slurm.states import JobState
 from perfpipe.pipelines.slurm.states import State as JobIs
 from perfpipe.runrecord import TIME_LIMIT, TaskResult
@@ -198,7 +199,7 @@ def _by_scheduler(
     node = row.node
     match row.state:
         case JobIs.PENDING:
-            return State.WAITING, row.reason, None
+            return State.WAITING, explained(row.reason), None
         case JobIs.RUNNING:
             return (State.RUNNING if begun else State.WAITING), row.reason, node
     if row.state in _ENDED:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfpipe.batchrecord import BatchTask, Stage, Submission
-from perfpipe.errors import PerfpipeError
+from perfpipe.batchrecord import Batch, BatchTask, Stage, Submission
+from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.packing import packed
 from perfpipe.pipelines.slurm.client import Cluster, Unreachable
+from perfpipe.pipelines.slurm.fitting import misfit
 from perfpipe.pipelines.slurm.limits import Limits
 from perfpipe.pipelines.slurm.options import Slurm, shape
 from perfpipe.pipelines.slurm.render import JobSpec, render
@@ -53,6 +54,13 @@ def arrays_of(
 def largest_array(limits: Limits) -> int:
     """Return the largest number of elements of an array on a cluster."""
     return min(limits.max_array_size or USUAL_ARRAY, limits.max_submit or USUAL_ARRAY)
+
+
+def require_fitting(batch: Batch, arrays: Iterable[Array], limits: Limits) -> None:
+    """Raise InputError if the cluster could never start the jobs of an array."""
+    for array in arrays:
+        if why := misfit(array.slurm, limits, gpu=batch.measures):
+            raise InputError(why)
 
 
 def submit(

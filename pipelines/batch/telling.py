@@ -10,7 +10,7 @@ from typing import Any
 from perfpipe.batchrecord import State, TaskState
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.state import BatchState
-from perfpipe.pipelines.batch.waiting import line_of
+from perfpipe.pipelines.batch.waiting import line_of, waiting_lines
 from perfpipe.units import counted
 
 #: Most tasks of each kind that `status` lists.
@@ -28,6 +28,7 @@ def status_lines(directory: BatchDirectory, state: BatchState) -> list[str]:
             own = [task for task in state.tasks if task.task.run_id == run.run_id]
             found = Counter(task.state for task in own)
             lines.append(f"  {run.workload}: {_counts(found, len(own))}")
+    lines += [f"waiting: {line}" for line in waiting_lines(state)]
     failed = [t for t in state.tasks if not t.state.in_flight and t.state != State.DONE]
     running = [t for t in state.tasks if t.state == State.RUNNING]
     for title, tasks in (("running", running), ("not successful", failed)):

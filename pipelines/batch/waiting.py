@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from perfpipe.batchrecord import Outcome, State, TaskState
 from perfpipe.errors import TaskFailed
@@ -11,7 +12,12 @@ from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.state import BatchState, last_collector, state_of
 from perfpipe.pipelines.console import Progress, progress
 from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.reasons import stays
 from perfpipe.pipelines.slurm.states import JobState
+from perfpipe.units import counted
+
+#: What to do about a job that does not start.
+CHANGE = "perfpipe batch cancel, then perfpipe batch resume with another --time or --partition"
 
 #: How many times in a row a batch may be over without a collector before waiting stops.
 _PATIENCE = 4
@@ -31,11 +37,16 @@ def wait_for(
     batch = directory.batch
     over = 0
     said: dict[int, State] = {}
+    noted: set[str] = set()
     trouble: str | None = None
     with progress(batch.batch_id, batch.tasks) as shown:
         while True:
             state = state_of(directory, cluster)
             _tell(state, said, shown)
+            for line in waiting_lines(state):
+                if line not in noted and line.endswith(CHANGE):
+                    shown.note(f"waiting: {line}")
+                    noted.add(line)
             if state.unasked and state.unasked != trouble:
                 shown.note(f"Slurm does not answer: {state.unasked}")
             trouble = state.unasked
@@ -80,6 +91,14 @@ def _tell(state: BatchState, said: dict[int, State], shown: Progress) -> None:
             else:
                 shown.note(line_of(task))
         said[index] = task.state
+
+
+def waiting_lines(state: BatchState) -> Iterator[str]:
+    """Yield why tasks wait, the most frequent reason first, and what ends a wait for ever."""
+    waiting = Counter(t.reason for t in state.tasks if t.state == State.WAITING and t.reason)
+    for reason, count in waiting.most_common():
+        text = f"{counted(count, 'task')}: {reason}"
+        yield f"{text}; {CHANGE}" if stays(reason) else text
 
 
 def line_of(task: TaskState) -> str:

@@ -6,15 +6,21 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.commands.batch_doctor import batch_doctor_command
-from perfpipe.pipelines.commands.batch_submit import batch_submit_command
+from perfpipe.pipelines.commands.batch_submit import batch_submit_command, slurm_flags
 from perfpipe.pipelines.console import say
-from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.pipelines.options import (
+    json_document,
+    json_option,
+    resolve_store,
+    settings_of,
+    store_option,
+)
 from perfpipe.units import counted
 
 if TYPE_CHECKING:
@@ -170,28 +176,75 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
     metavar="STATE",
     help="Resubmit only tasks in this state, such as timeout, 'node failure' or lost.",
 )
+@slurm_flags(("partition", "account", "qos", "time", "cpus", "mem", "constraint", "tasks-per-job"))
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="timeout=SECONDS",
+    help="Change the time limit of an execution.",
+)
 @json_option("Print the jobs as JSON.")
 @store_option
 def resume_command(
-    batch: str | None, only: tuple[str, ...], as_json: bool, store_path: str | None
+    batch: str | None,
+    only: tuple[str, ...],
+    settings: tuple[str, ...],
+    as_json: bool,
+    store_path: str | None,
+    **asked: Any,
 ) -> None:
     """Resubmit tasks that did not succeed and are not running.
 
+    The new jobs get the Slurm options that apply now: those of perfpipe.toml and of the workload
+    file, which may have been edited, then those of 'batch submit', then those given here.  They
+    stay for later jobs of the batch.
+
     \b
     perfpipe batch resume
-    perfpipe batch resume --only timeout --only 'out of memory'
+    perfpipe batch resume --only timeout --time 2h
+    perfpipe batch resume --only timeout --set timeout=1200
+    perfpipe batch resume --partition gpu-long --qos normal
     """
+    from perfpipe.pipelines.batch.changing import timeout_of
     from perfpipe.pipelines.batch.resuming import resume, states_named
+    from perfpipe.pipelines.batch.settings import given
     from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
-    again, jobs = resume(directory, Cluster(), states_named(only))
+    timeout = timeout_of(settings_of(settings))
+    done = resume(directory, Cluster(), states_named(only), given(asked), timeout)
     if as_json:
-        click.echo(json_document(tasks=[task.task.index for task in again], jobs=jobs))
-    elif jobs:
-        click.echo(f"{counted(len(again), 'task')} resubmitted; the collector is job {jobs[-1]}")
+        numbers = [task.task.index for task in done.tasks]
+        click.echo(json_document(tasks=numbers, jobs=[*done.jobs], changes=[*done.changes]))
+    elif done.jobs:
+        for change in done.changes:
+            say(change)
+        click.echo(
+            f"{counted(len(done.tasks), 'task')} resubmitted; the collector is job {done.jobs[-1]}"
+        )
     else:
         click.echo("nothing to resume: every task is done, waiting, running or unknown")
+
+
+@batch_command.command("rm")
+@click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
+@store_option
+def rm_command(batches: tuple[str, ...], store_path: str | None) -> None:
+    """Remove batches whose jobs have ended: records, scripts, logs and pages.
+
+    Runs and reports stay; 'perfpipe store rm' removes reports.
+
+    \b
+    perfpipe batch rm batch-20261126
+    """
+    from perfpipe.pipelines.batch.removing import remove
+    from perfpipe.pipelines.slurm.client import Cluster
+
+    for name in batches:
+        directory = _find(name, store_path)
+        remove(directory, Cluster())
+        click.echo(f"removed {directory.batch.batch_id}")
 
 
 @batch_command.command("ls")

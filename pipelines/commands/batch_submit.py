@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,29 +29,39 @@ if TYPE_CHECKING:
     from perfpipe.pipelines.slurm.limits import Limits
 
 
-def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that are passed on to Slurm."""
-    texts = {
-        "partition": ("NAME", "Slurm partition."),
-        "account": ("NAME", "Account to charge."),
-        "qos": ("NAME", "Slurm quality of service (QOS)."),
-        "time": ("TIME", "Time limit of a job: 30m, 1h30m, 2:00:00."),
-        "gpus": ("N", "GPUs per node [default: 1, or 0 if nothing is measured]."),
-        "cpus": ("N", "CPUs per node."),
-        "mem": ("SIZE", "Memory per node, such as 64G."),
-        "constraint": ("FEATURES", "Features that nodes must have."),
-        "nodes": ("N", "Nodes per task."),
-        "array-parallelism": ("N", "Maximum number of jobs that run at a time."),
-        "tasks-per-job": (
-            "N",
-            "Number of tasks that a job runs, one after another [default: automatic].",
-        ),
-    }
-    numbers = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
-    for name, (metavar, text) in reversed(texts.items()):
-        kind = int if name in numbers else str
-        command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
-    return command
+#: Options that are passed on to Slurm, with their metavar and text.
+_SLURM: dict[str, tuple[str, str]] = {
+    "partition": ("NAME", "Slurm partition."),
+    "account": ("NAME", "Account to charge."),
+    "qos": ("NAME", "Slurm quality of service (QOS)."),
+    "time": ("TIME", "Time limit of a job: 30m, 1h30m, 2:00:00."),
+    "gpus": ("N", "GPUs per node [default: 1, or 0 if nothing is measured]."),
+    "cpus": ("N", "CPUs per node."),
+    "mem": ("SIZE", "Memory per node, such as 64G."),
+    "constraint": ("FEATURES", "Features that nodes must have."),
+    "nodes": ("N", "Nodes per task."),
+    "array-parallelism": ("N", "Maximum number of jobs that run at a time."),
+    "tasks-per-job": (
+        "N",
+        "Number of tasks that a job runs, one after another [default: automatic].",
+    ),
+}
+_NUMBERS = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
+
+
+def slurm_flags(
+    names: Collection[str] = tuple(_SLURM),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options that are passed on to Slurm."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for name, (metavar, text) in reversed(_SLURM.items()):
+            if name in names:
+                kind = int if name in _NUMBERS else str
+                command = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(command)
+        return command
+
+    return add
 
 
 @click.command("submit", cls=WithProgram)
@@ -83,7 +93,7 @@ def _slurm_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Parameter whose values to compare: configurations that differ only in this parameter "
     "run in one job, alternating (A B B A).",
 )
-@_slurm_options
+@slurm_flags()
 @click.option("--exclusive", is_flag=True, default=None, help="Request whole nodes.")
 @click.option("--setup", multiple=True, metavar="LINE", help="Shell line to run before each task.")
 @click.option("--extra", multiple=True, metavar="OPTION", help="Additional sbatch option.")
@@ -152,6 +162,7 @@ def batch_submit_command(
         "command": words,
         "pages": not no_pages,
         "max_attempts": max_attempts,
+        "flags": flags,
     }
     if ingest_only:
         frozen = freezing.freeze_inputs(paths, slurm=slurm_options(flags=flags), **common)
@@ -179,6 +190,8 @@ def batch_submit_command(
         submitting.largest_array(limits) if limits else submitting.USUAL_ARRAY,
         arms,
     )
+    if limits:
+        submitting.require_fitting(frozen.batch, arrays, limits)
     if dry_run:
         planned = submitting.scripts(BatchDirectory(store, frozen.batch), arrays)
         _show_plan(frozen.tasks, planned, as_json)

@@ -171,8 +171,13 @@ class Cluster:
                 timeout=self.patience_s,
                 check=False,
             )
-        except subprocess.TimeoutExpired:
-            return _Done(program, None, "", f"no answer within {self.patience_s:g} s")
+        except subprocess.TimeoutExpired as late:
+            # What it printed is bytes here, or text.
+            printed = late.stderr or b""
+            text = printed if isinstance(printed, str) else printed.decode("utf-8", "replace")
+            said = _sentence(text)
+            why = f"no answer within {self.patience_s:g} s"
+            return _Done(program, None, "", f"{why}; it printed: {said}" if said else why)
         except FileNotFoundError as error:
             raise ToolMissing(
                 f"{program} is not on PATH; is Slurm installed on this machine?"
