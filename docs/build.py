@@ -123,7 +123,7 @@ schema workload` prints the JSON Schema for editors.
 
   ```text
   {"perfpipe": "validation", "ok": true, "max_abs_error": 0.01}     printed before any times
-  {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}        one entry per sample
+  {"perfpipe": "time", "ms": [0.5, 0.4], "method": "queued"}        one entry per sample, above 0
   {"perfpipe": "kernel", "registers": 128, "spills": 0}             resources of a compiled kernel
   {"perfpipe": "out_of_resources", "reason": "shared memory"}       a hardware limit is exceeded
   {"perfpipe": "about", "torch": "2.11.0"}                          versions of libraries

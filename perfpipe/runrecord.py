@@ -27,6 +27,9 @@ OBSERVED = "observed"
 #: Failure of a task that reached the time limit of its job.
 TIME_LIMIT = "time_limit"
 
+#: Failure of a task whose program prints a time that is none, or none where it should.
+INVALID_TIME = "invalid_time"
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -230,8 +233,9 @@ class TaskResult:
         default=None,
         metadata=column(
             "VARCHAR",
-            "kind of failure: wrong_result, out_of_resources, timeout, time_limit (of the job), "
-            "crash, profiler, tool_missing or not_recorded; in a batch, it may also be a job state",
+            "kind of failure: wrong_result, invalid_time, out_of_resources, timeout, time_limit "
+            "(of the job), crash, profiler, tool_missing or not_recorded; in a batch, it may also "
+            "be a job state",
         ),
     )
     generation: int | None = field(

@@ -17,12 +17,16 @@ from perfpipe.runrecord import Kernel, Validation
 
 _KEY = "perfpipe"
 
+#: Characters of an invalid time that are kept.
+_SHOWN = 40
+
 
 @dataclass
 class ProgramOutput:
     """The messages of a program: times in ms, validation, compiled kernel."""
 
     times_ms: list[float] = field(default_factory=list)
+    invalid_times: list[str] = field(default_factory=list)
     method: str | None = None
     validation: Validation | None = None
     kernel: Kernel | None = None
@@ -46,6 +50,7 @@ class ProgramOutput:
                 self.validation = Validation.of({**content, "ok": bool(content.get("ok"))})
             case "time" if isinstance(times := content.get("ms"), list):
                 self.times_ms += [float(ms) for ms in times if _is_time(ms)]
+                self.invalid_times += [str(ms)[:_SHOWN] for ms in times if not _is_time(ms)]
                 self.method = str(content["method"]) if "method" in content else self.method
             case "kernel":
                 self.kernel = Kernel.of(content)
@@ -58,4 +63,4 @@ class ProgramOutput:
 def _is_time(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return math.isfinite(value) and value >= 0
+    return math.isfinite(value) and value > 0

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 from batch_helpers import Said, batch, element, submitted
+from batch_helpers import write_workload as write_own
 from conftest import Cli
 from slurm_cluster import SlurmCluster
 from slurm_site import Site, write_workload
 
+from perfpipe.batchrecord import State
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.batch.changing import change, timeout_of
+from perfpipe.pipelines.batch.collecting import collect
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.removing import remove
 from perfpipe.pipelines.batch.resuming import resume
-from perfpipe.pipelines.batch.state import state_of
+from perfpipe.pipelines.batch.state import SILENT, state_of
 from perfpipe.pipelines.batch.telling import status_lines
 from perfpipe.pipelines.slurm.client import Cluster, Unreachable
 from perfpipe.pipelines.slurm.fitting import misfit
@@ -110,6 +113,26 @@ def test_what_sbatch_printed_before_it_hung(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(Unreachable, match="no answer within 2 s; it printed: Slurm temporarily"):
         Cluster(patience_s=2).submit(tmp_path / "script.sh")
+
+
+def test_a_task_that_prints_no_times_though_others_do_has_failed(tmp_path: Path) -> None:
+    path = write_own(tmp_path)
+    (tmp_path / "program.py").write_text(
+        'import sys\nif sys.argv[2] == \'1\': print(\'{"perfpipe": "time", "ms": [5]}\')\n'
+    )
+    directory = batch(path, tmp_path / "store")
+    cluster = Said()
+    submitted(directory, cluster)
+    for at in range(4):
+        element(directory, 1, at)
+    state = state_of(directory, cluster)
+    assert [task.state for task in state.tasks] == [State.DONE, State.FAILED] * 2
+    assert state.tasks[1].reason == SILENT
+    outcome = collect(directory, 2, cluster)
+    assert outcome is not None and not outcome.ok
+    (run,) = directory.store.runs()
+    assert [task.failure for task in run.tasks] == [None, "invalid_time"] * 2
+    assert [task.task.index for task in resume(directory, cluster).tasks] == [1, 3]
 
 
 # Changing a batch

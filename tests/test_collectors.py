@@ -29,7 +29,7 @@ kind = sys.argv[1]
 def say(what, **more): print(json.dumps({"perfpipe": what, **more}), flush=True)
 if kind == "garbage":
     sys.stdout.buffer.write(bytes(range(256)) * 50 + b"\\n{not json}\\n[1]\\n{\\"perfpipe\\": 3}\\n")
-    sys.stdout.buffer.write(b'{"perfpipe": "time", "ms": ["x", NaN, -1, true]}\\n' + b"[" * 9999 + b"\\n")
+    sys.stdout.buffer.write(b'{"perfpipe": "time", "ms": "x"}\\n' + b"[" * 9999 + b"\\n")
     sys.stdout.flush()
 say("validation", ok=kind != "wrong", max_abs_error=0.5)
 if kind == "crash":
@@ -231,7 +231,17 @@ def test_a_name_with_a_null_byte_is_no_traceback() -> None:
 def test_nothing_that_a_program_prints_breaks_the_reader(line: str) -> None:
     said = ProgramOutput()
     said.feed(line)
-    assert all(ms >= 0 for ms in said.times_ms)
+    assert all(ms > 0 for ms in said.times_ms)
+
+
+@pytest.mark.parametrize("printed", ["0", "-1.5", "NaN", "Infinity", '"fast"', "true", "[1]"])
+def test_a_time_that_is_none_is_a_failure(printed: str, cli: Cli, tmp_path: Path) -> None:
+    text = f'{{"perfpipe": "time", "ms": [1, {printed}]}}'
+    (tmp_path / "program.py").write_text(f"print({text!r})")
+    assert cli("run", "--collector", "timing", "--", "python3", "program.py") == 1
+    assert "a time is a number of ms above 0" in cli.err
+    ((task,),) = (run.tasks for run in Store(tmp_path / "store").runs())
+    assert (task.status, task.failure, task.times_ms) == ("failed", "invalid_time", ())
 
 
 def test_a_wrong_rank_counts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from perfpipe.batchrecord import BatchRun, Outcome, State, TaskState
@@ -17,7 +18,7 @@ from perfpipe.pipelines.claim import claimed
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.slurm.client import Cluster
 from perfpipe.provenance import utc_now
-from perfpipe.runrecord import RunRecord, TaskResult
+from perfpipe.runrecord import INVALID_TIME, RunRecord, TaskResult
 from perfpipe.units import counted
 
 #: How long to wait for results of ended jobs, s: a shared file system may show them late.
@@ -102,6 +103,8 @@ def run_record(directory: BatchDirectory, run: BatchRun, state: BatchState) -> R
 def _result(task: TaskState, state: BatchState) -> TaskResult:
     """Return the result of a task; without one, a result that says why."""
     known = state.results.get(task.task.index)
+    if known is not None and known.done and task.state == State.FAILED:
+        return replace(known, status="failed", failure=INVALID_TIME, error=task.reason)
     if known is not None:
         return known
     own = task.task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
@@ -12,7 +12,7 @@ from perfpipe.pipelines.slurm.client import Answer, Cluster
 from perfpipe.pipelines.slurm.reasons import explained
 from perfpipe.pipelines.slurm.states import JobState
 from perfpipe.pipelines.slurm.states import State as JobIs
-from perfpipe.runrecord import TIME_LIMIT, TaskResult
+from perfpipe.runrecord import OBSERVED, TIME_LIMIT, TaskResult
 
 #: States of a job that ended without a result of its task.
 _ENDED = {
@@ -22,6 +22,9 @@ _ENDED = {
     JobIs.NODE_FAIL: State.NODE_FAILURE,
     JobIs.PREEMPTED: State.PREEMPTED,
 }
+
+#: Why a task failed that left a result without times.
+SILENT = "the program printed no times, but did with other parameters"
 
 #: States that end a job regardless of its tasks.
 _OF_ALL = (State.CANCELLED, State.NODE_FAILURE, State.PREEMPTED)
@@ -83,6 +86,7 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
         )
         for task in directory.tasks
     )
+    tasks = tuple(_with_silence(directory, tasks, results))
     collectors = [own.job for own in submissions if own.what.stage == Stage.COLLECT and own.job]
     collector = by_element.get((collectors[-1], None)) if collectors else None
     jobs = tuple(own.job for own in submissions if own.job)
@@ -210,6 +214,27 @@ def _by_scheduler(
     if not begun:
         return State.STOPPED, f"the job {ended}{how} before this task started", node
     return State.LOST, f"the job {ended}{how} without a result", node
+
+
+def _with_silence(
+    directory: BatchDirectory, tasks: Sequence[TaskState], results: Mapping[int, TaskResult]
+) -> Iterator[TaskState]:
+    """Yield tasks; one that prints no times has failed if others of its run print some."""
+    measured = {
+        run.run_id for run in directory.batch.runs if run.collector not in ("replay", "ingest")
+    }
+    done = [own.task for own in tasks if own.state == State.DONE and own.task.run_id in measured]
+    printing = {task.run_id for task in done if _prints(results[task.index])}
+    silent = {
+        task.index for task in done if task.run_id in printing and not _prints(results[task.index])
+    }
+    for own in tasks:
+        quiet = own.task.index in silent
+        yield replace(own, state=State.FAILED, reason=SILENT) if quiet else own
+
+
+def _prints(result: TaskResult) -> bool:
+    return bool(result.times_ms) and result.timing_method != OBSERVED
 
 
 def _failure(result: TaskResult) -> State:

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 class ProgramFailed(TaskFailed):
-    """A task that failed; `kind` is wrong_result, out_of_resources, timeout, crash or profiler.
+    """A task that failed; `kind` is one of TaskResult.failure.
 
     `program_code` is the program's exit code, None if it did not exit by itself.
     """

@@ -9,7 +9,7 @@ from perfpipe.pipelines.collectors.base import TIMED_OUT, Context, ProgramFailed
 from perfpipe.pipelines.collectors.nvml import Samples, sampling
 from perfpipe.pipelines.collectors.observing import Steps, observing
 from perfpipe.pipelines.protocol import ProgramOutput
-from perfpipe.runrecord import OBSERVED, TaskResult
+from perfpipe.runrecord import INVALID_TIME, OBSERVED, TaskResult
 
 #: How long a program may take to end after an interrupt, s.
 _GRACE_S = 10.0
@@ -51,6 +51,12 @@ class Timing:
                 self._ended_after_s = workload.duration
             else:
                 check(finished, "the program", workload.timeout, kind="crash")
+            if said.invalid_times:
+                raise ProgramFailed(
+                    INVALID_TIME,
+                    f"the program printed the time {said.invalid_times[0]}; a time is a number of "
+                    "ms above 0",
+                )
             self._observed.append(observer.steps(context.task.command) if observer else Steps())
 
     def result(self, result: TaskResult) -> TaskResult:
