@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from dataclasses import replace
@@ -36,10 +37,11 @@ def items(failed: dict[str, int], jobs: dict[str, int], state: State = State.FAI
 
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12)), min_size=1, max_size=5))
 def test_p_is_fishers(nodes: list[tuple[int, int]]) -> None:
-    jobs = Counter({f"n{at}": own for at, (own, _) in enumerate(nodes)})
-    failed = Counter({f"n{at}": min(own, bad) for at, (own, bad) in enumerate(nodes)})
-    every, bad = jobs.total(), failed.total()
-    for node, p in _p_values(jobs, failed).items():
+    jobs = {f"n{at}": own for at, (own, _) in enumerate(nodes)}
+    failed = {f"n{at}": min(own, bad) for at, (own, bad) in enumerate(nodes)}
+    every, bad = sum(jobs.values()), sum(failed.values())
+    sample = [(n, "same", at < failed[n]) for n, own in jobs.items() for at in range(own)]
+    for node, p in _p_values(sample).items():
         table = [
             [failed[node], jobs[node] - failed[node]],
             [bad - failed[node], every - jobs[node] - (bad - failed[node])],
@@ -47,6 +49,25 @@ def test_p_is_fishers(nodes: list[tuple[int, int]]) -> None:
         assert p == pytest.approx(
             scipy.stats.fisher_exact(table, alternative="greater")[1], abs=1e-9
         )
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.booleans()),
+        min_size=1, max_size=8,
+    )
+)  # fmt: skip
+def test_p_is_that_of_all_ways_to_spread_failures(sample: list[tuple[str, str, bool]]) -> None:
+    """Brute force: the failures of each configuration are put on every choice of its jobs."""
+    choices = []
+    for ran in {ran for _, ran, _ in sample}:
+        nodes = [node for node, what, _ in sample if what == ran]
+        bad = sum(bad for _, what, bad in sample if what == ran)
+        choices.append([Counter(one) for one in itertools.combinations(nodes, bad)])
+    ways = [sum(way, Counter[str]()) for way in itertools.product(*choices)]
+    for node, p in _p_values(sample).items():
+        seen = sum(bad for own, _, bad in sample if own == node)
+        assert p == pytest.approx(sum(way[node] >= seen for way in ways) / len(ways))
 
 
 def test_a_node_on_which_most_fails_is_named() -> None:
@@ -88,4 +109,24 @@ def test_the_page_says_so() -> None:
         for item in made
     ]
     texts = [fact.text for fact in batch_report(batch, made, {}).statements]
-    assert "13 of 13 jobs on node01 failed, more than elsewhere" in texts
+    text = "13 of 13 jobs on node01 failed, more than with the same configurations on other nodes"
+    assert text in texts
+
+
+def test_programs_that_fail_by_design_blame_no_node() -> None:
+    """Here all configurations that fail ran on one node, once each."""
+    jobs = {f"n{at}": 9 for at in range(3)}
+    made = [
+        replace(
+            item,
+            state=replace(item.state, task=replace(item.state.task, label=f"n={at}")),
+        )
+        for at, item in enumerate(items({"n2": 8}, jobs))
+    ]
+    assert failing_nodes(made) == []
+    lost = [
+        replace(item, state=replace(item.state, state=State.LOST)) if item.failed else item
+        for item in made
+    ]
+    (found,) = failing_nodes(lost)
+    assert (found.node, found.failed, found.own) == ("n2", 8, False)

@@ -141,8 +141,11 @@ def _statements(
             text = f"{counted(count, 'task')} waiting: {reason}"
             yield Fact("", text, Source("squeue", ()))
     for one in failing_nodes(items):
+        jobs = f"{one.failed} of {counted(one.jobs, 'job')} on {one.node}"
         text = (
-            f"{one.failed} of {counted(one.jobs, 'job')} on {one.node} failed, more than elsewhere"
+            f"{jobs} failed, more than with the same configurations on other nodes"
+            if one.own
+            else f"{jobs} ended without a result of the program, more than on other nodes"
         )
         yield Fact("", text, Source("result.json", runs))
     odd: list[str] = []
