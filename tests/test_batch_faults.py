@@ -87,7 +87,7 @@ def test_what_the_cluster_breaks(
     site.batch("wait", killed, "--interval", "1", code=1)
     _forget(cluster)
     assert site.states(warned) == ["done" if accounting else "timeout"], "there is a result"
-    assert site.states(killed) == ["cancelled" if accounting else "lost"]
+    assert site.states(killed) == ["cancelled" if accounting else "timeout"], "a batch remembers"
     for one in (warned, killed):
         site.batch("resume", one)
     for one in (warned, killed):

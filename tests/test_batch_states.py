@@ -81,6 +81,25 @@ def test_what_was_cancelled_before_it_started(workload: Path, tmp_path: Path) ->
     assert silent.counts == {State.UNKNOWN: 4}, "it may not have reached Slurm"
 
 
+def test_how_a_job_ended_is_kept_when_slurm_has_forgotten_it(
+    workload: Path, tmp_path: Path
+) -> None:
+    """Without accounting, the controller knows it for some minutes (MinJobAge)."""
+    directory = batch(workload, tmp_path / "store")
+    cluster = Said()
+    submitted(directory, cluster)
+    ends = (JobIs.CANCELLED, JobIs.TIMEOUT, JobIs.NODE_FAIL, JobIs.PREEMPTED)
+    for at, end in enumerate(ends):
+        cluster.say("101", at, end)
+    before = [task.state for task in state_of(directory, cluster).tasks]
+    assert State.LOST not in before
+    for _ in range(2):
+        assert [task.state for task in state_of(directory, Said()).tasks] == before
+    assert len([*(directory.path / "ended").iterdir()]) == 1, "written once"
+    (directory.path / "ended" / "damaged.json").write_text('{"101_0": "gone", "x": [')
+    assert [task.state for task in state_of(directory, Said()).tasks] == before
+
+
 # Resuming
 
 

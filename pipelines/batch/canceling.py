@@ -7,6 +7,7 @@ from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.state import state_of
 from perfpipe.pipelines.slurm.client import Cluster
 from perfpipe.pipelines.slurm.render import compact_array
+from perfpipe.pipelines.slurm.states import State as JobIs
 from perfpipe.pipelines.slurm.states import indices
 
 
@@ -22,7 +23,7 @@ def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> l
     chosen.discard(None)
     elements = sorted(one for one in chosen if one)
     if elements:
-        directory.write_cancelled(elements)
+        directory.write_ended(dict.fromkeys(elements, JobIs.CANCELLED.value))
         cluster.cancel(_compact(elements))
     return sorted(task.task.index for task in live if task.element in chosen)
 

@@ -335,23 +335,25 @@ class BatchDirectory:
             return None
         return found
 
-    # Canceled elements: Slurm forgets those that had not started
+    # How elements ended: Slurm forgets it after some minutes, and of canceled ones at once
 
-    def cancelled(self) -> frozenset[str]:
-        """Return the array elements to cancel, as JOB_INDEX."""
-        folder = self.path / "cancelled"
+    def ended(self) -> dict[str, str]:
+        """Return how array elements ended, by JOB_INDEX, as states of Slurm jobs."""
+        found: dict[str, str] = {}
         with contextlib.suppress(FileNotFoundError):
-            texts = [path.read_text(encoding="ascii") for path in folder.glob("*.txt")]
-            return frozenset(name for text in texts for name in text.split())
-        return frozenset()
+            for path in sorted((self.path / "ended").glob("*.json")):
+                with contextlib.suppress(StoreError):
+                    content = read_json(path, "ends of jobs")
+                    if isinstance(content, dict):
+                        found |= content
+        return found
 
-    def write_cancelled(self, elements: Iterable[str]) -> None:
-        """Record that elements are canceled."""
-        folder = self.path / "cancelled"
+    def write_ended(self, states: Mapping[str, str]) -> None:
+        """Record how elements ended, or will: canceled ones that had not started."""
+        folder = self.path / "ended"
         with storing(folder):
             folder.mkdir(exist_ok=True)
-            with replacing(folder / f"{uuid.uuid4().hex}.txt") as temporary:
-                temporary.write_text("".join(f"{name}\n" for name in elements), encoding="ascii")
+            write_json(folder / f"{uuid.uuid4().hex}.json", dict(states))
 
     def _attempt_path(self, task: int, number: int) -> Path:
         return self.path / "attempts" / f"{task}-{number}.json"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
+from perfpipe.errors import StoreError
 from perfpipe.pipelines.batch.disk import BatchDirectory, Submitted, elements_of
 from perfpipe.pipelines.slurm.client import Answer, Cluster
 from perfpipe.pipelines.slurm.reasons import explained
@@ -22,6 +24,9 @@ _ENDED = {
     JobIs.NODE_FAIL: State.NODE_FAILURE,
     JobIs.PREEMPTED: State.PREEMPTED,
 }
+
+#: States of jobs that a batch keeps, by their names on disk.
+_KEPT = {state.value: state for state in _ENDED}
 
 #: Why a task failed that left a result without times.
 SILENT = "the program printed no times, but did with other parameters"
@@ -68,7 +73,8 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
     if asked and cluster is not None:
         answer = cluster.states(asked)
     # A task begins when the earlier tasks of its job have their results.
-    attempts, cancelled = directory.attempts(), directory.cancelled()
+    attempts, ended = directory.attempts(), directory.ended()
+    _keep(directory, answer, ended)
     results |= directory.results(without=results.keys())
     by_element = answer.states
     holding = elements_of(submissions, Stage.PROFILE)
@@ -82,7 +88,7 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
             _deciding(task.index, holding[task.index], reading[task.index], by_element),
             by_element,
             answer.trouble,
-            cancelled,
+            ended,
         )
         for task in directory.tasks
     )
@@ -92,6 +98,19 @@ def state_of(directory: BatchDirectory, cluster: Cluster | None) -> BatchState:
     jobs = tuple(own.job for own in submissions if own.job)
     unasked = answer.trouble if asked else None
     return BatchState(tasks, results, unasked, collector, jobs)
+
+
+def _keep(directory: BatchDirectory, answer: Answer, known: Mapping[str, str]) -> None:
+    """Record how jobs ended, as far as that is not known: without accounting, Slurm forgets it."""
+    new = {
+        f"{job}_{at}": row.state.value
+        for (job, at), row in answer.states.items()
+        if at is not None and row.state in _ENDED and f"{job}_{at}" not in known
+    }
+    if new:
+        # A user who may only read the store sees the state nevertheless.
+        with contextlib.suppress(StoreError):
+            directory.write_ended(new)
 
 
 def _elements(submissions: Iterable[Submitted], missing: Set[int]) -> dict[str, list[int]]:
@@ -119,7 +138,7 @@ def _one(
     submitted: Submitted | None,
     by_element: Mapping[tuple[str, int | None], JobState],
     why: str | None,
-    cancelled: frozenset[str],
+    ended: Mapping[str, str],
 ) -> TaskState:
     """Return the state of a task, from its result or its last job."""
     found = TaskState(task, State.UNSUBMITTED, attempts=attempts)
@@ -142,8 +161,8 @@ def _one(
     if began is not None and began.element != element:
         began = None  # an earlier job started it, not this one
     row = by_element.get((submitted.job, at))
-    if row is None and why is None and element in cancelled:
-        row = JobState(submitted.job, at, JobIs.CANCELLED)
+    if row is None and why is None and (kept := _KEPT.get(ended.get(element, ""))):
+        row = JobState(submitted.job, at, kept)
     state, reason, node = _by_scheduler(row, began is not None, why)
     first = next(index for index in submitted.what.elements[at] if index not in results)
     if (
