@@ -13,6 +13,7 @@ from perfpipe.errors import TaskFailed, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.pipelines.git import git_facts
 from perfpipe.pipelines.process import Finished, run
+from perfpipe.pipelines.ranks import with_ranks
 from perfpipe.pipelines.remote_guard import guarded
 from perfpipe.pipelines.workload import Execution
 from perfpipe.ranrecord import Git
@@ -64,6 +65,8 @@ class Launcher:
         if not self.here:
             settings = [f"{name}={value}" for name, value in (env or {}).items()]
             command = ["env", *settings, *command] if settings else command
+        if self.execution.kind == "srun":
+            command = with_ranks(command)
         directory = self.execution.directory
         if self.remote:
             # ssh joins its arguments with spaces and passes them to a remote shell.

@@ -13,6 +13,7 @@ from perfpipe.errors import InputError, did_you_mean
 from perfpipe.ingest.finding import expand_paths
 from perfpipe.pipelines.batch.packing import reads_long
 from perfpipe.pipelines.plan import planned_tasks
+from perfpipe.pipelines.ranks import starts_ranks
 from perfpipe.pipelines.recording import load_recording
 from perfpipe.pipelines.runs import new_id
 from perfpipe.pipelines.slurm.options import Slurm, merged
@@ -134,6 +135,8 @@ def _with_flags(batch: Batch, flags: Slurm | None) -> Batch:
 
 def spread(workload: Workload, slurm: Slurm) -> Workload:
     """Return a workload with its job options; srun starts the ranks of a program."""
+    if slurm.nodes > 1 and slurm.ranks_per_node is None and starts_ranks(workload.command):
+        slurm = merged(slurm, Slurm(ranks_per_node=1))
     changed: dict[str, object] = {"slurm": slurm}
     if slurm.ranks is not None and workload.execution.kind == "local":
         changed["execution"] = Execution(kind="srun", wrapper=["srun"])

@@ -40,13 +40,17 @@ _SLURM: dict[str, tuple[str, str]] = {
     "mem": ("SIZE", "Memory per node, such as 64G."),
     "constraint": ("FEATURES", "Features that nodes must have."),
     "nodes": ("N", "Nodes per task."),
+    "ranks-per-node": (
+        "N",
+        "Processes that srun starts per node [default: one per GPU; one for torchrun].",
+    ),
     "array-parallelism": ("N", "Maximum number of jobs that run at a time."),
     "tasks-per-job": (
         "N",
         "Number of tasks that a job runs, one after another [default: automatic].",
     ),
 }
-_NUMBERS = ("gpus", "cpus", "nodes", "array-parallelism", "tasks-per-job")
+_NUMBERS = ("gpus", "cpus", "nodes", "ranks-per-node", "array-parallelism", "tasks-per-job")
 
 
 def slurm_flags(
