@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfpipe.decoding import decode
 from perfpipe.errors import StoreError
@@ -186,6 +186,17 @@ class Batch:
     def measures(self) -> bool:
         """Whether programs are launched, instead of reading recordings or reports."""
         return any(run.collector not in ("replay", "ingest") for run in self.runs)
+
+
+class Usage(NamedTuple):
+    """What a job used of what it had, %: CPU time, memory at its peak, GPU utilization.
+
+    None is what Slurm did not record.
+    """
+
+    cpu_pct: float | None = None
+    memory_pct: float | None = None
+    gpu_pct: float | None = None
 
 
 @dataclass(frozen=True)

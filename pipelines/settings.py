@@ -1,7 +1,7 @@
-"""Settings of a project and of a user: perfpipe.toml and ~/.config/perfpipe/config.toml.
+"""Settings of a project, a user and a site, in TOML files.
 
-Order of precedence: option, environment variable, workload file, the project's file, the user's
-file, default.
+Order of precedence: option, environment variable, workload file, the project's perfpipe.toml, the
+user's ~/.config/perfpipe/config.toml, the site's file, default.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Looked for in the working directory and above it.
 PROJECT_FILE = "perfpipe.toml"
+
+#: The file of a site, and the variable that names another one.
+SITE_FILE, SITE_VARIABLE = Path("/etc/perfpipe.toml"), "PERFPIPE_SITE_CONFIG"
 
 #: Environment variables of settings; variables for [slurm] begin with SLURM_PREFIX.
 VARIABLES = {
@@ -66,12 +69,19 @@ class Setting:
 
 
 def files() -> list[Path]:
-    """Return the existing files of the user and of the project, highest precedence last."""
+    """Return the existing files of site, user and project, highest precedence last.
+
+    Raises InputError if the file that SITE_VARIABLE names does not exist.
+    """
+    named = os.environ.get(SITE_VARIABLE)
+    site = Path(named) if named else SITE_FILE
+    if named and not site.is_file():
+        raise InputError(f"${SITE_VARIABLE}: no such file: {named}")
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     user = Path(home) / "perfpipe" / "config.toml"
     here = Path.cwd()
     project = next((p for d in (here, *here.parents) if (p := d / PROJECT_FILE).is_file()), None)
-    return [path for path in (user, project) if path is not None and path.is_file()]
+    return [path for path in (site, user, project) if path is not None and path.is_file()]
 
 
 def read(path: Path) -> Layer:

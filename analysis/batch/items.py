@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfpipe.analysis.batch.nodes import Timed
-from perfpipe.batchrecord import State, TaskState, TaskSummary
+from perfpipe.batchrecord import State, TaskState, TaskSummary, Usage
 from perfpipe.runrecord import TaskResult
 
 #: States in the order of interest: failed, in progress, done.
@@ -40,7 +40,8 @@ class Item:
     """A task of a batch: its state, and its results.
 
     `gpus` are the UUIDs of the GPUs that it used.  `page` is the task's own page, relative to the
-    batch's page; `log` has the last lines that it printed, if it failed.
+    batch's page; `log` has the last lines that it printed, if it failed.  `usage` is
+    that of its job.
     """
 
     state: TaskState
@@ -49,6 +50,7 @@ class Item:
     gpus: tuple[str, ...] = ()
     page: str | None = None
     log: str | None = None
+    usage: Usage | None = None
 
     @property
     def index(self) -> int:

@@ -9,6 +9,7 @@ from perfpipe.analysis.batch import failures, tables
 from perfpipe.analysis.batch.failing import failing_nodes
 from perfpipe.analysis.batch.items import FAILED, OPEN, Item, times_of
 from perfpipe.analysis.batch.nodes import Compared, compare_places, stands_out
+from perfpipe.analysis.batch.usage import usage
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.batchrecord import Batch, State
 from perfpipe.units import counted, format_ns, words
@@ -45,7 +46,11 @@ def batch_report(
         _section("failures", "Failures", failures.failures(batch, items)),
         _section("best", "Best and worst", tables.extremes(batch, items)),
         _section(
-            "nodes", "Nodes and GPUs", tables.places(batch, items, nodes, by_gpu=False), *made
+            "nodes",
+            "Nodes and GPUs",
+            tables.places(batch, items, nodes, by_gpu=False),
+            *made,
+            usage(batch, items),
         ),
         _section("configurations", "All tasks", tables.configurations(batch, items)),
     )

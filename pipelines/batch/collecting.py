@@ -65,7 +65,7 @@ def collect(
     for record in records:
         _tried(partial(write_run_page, directory, record))
     outcome = _outcome(directory, number, state, 0)
-    write_pages(directory, state)
+    write_pages(directory, state, cluster)
     directory.write_outcome(outcome)
     return outcome
 

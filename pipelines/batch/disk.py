@@ -120,8 +120,9 @@ class BatchDirectory:
         made = cls(store, batch)
         writing = made.path.with_name(own_name(".tmp"))
         with storing(made.path):
-            for folder in ("workloads", "submissions", "attempts", "logs"):
+            for folder in ("workloads", "submissions", "attempts"):
                 (writing / folder).mkdir(parents=True)
+            _make_logs(writing / "logs", batch, workloads.values())
             write_record(writing / "batch.json", batch)
             lines = (json.dumps(asdict(task), ensure_ascii=False) + "\n" for task in tasks)
             (writing / "tasks.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -377,6 +378,17 @@ class BatchDirectory:
         """Return the log of an array element; None if it does not exist yet."""
         path = self.path / "logs" / f"{element}.out"
         return path if is_plain(element) and path.exists() else None
+
+
+def _make_logs(path: Path, batch: Batch, workloads: Iterable[Workload]) -> None:
+    """Make the directory of the logs; a link if they go elsewhere."""
+    stated = [own.slurm.log_dir for own in workloads if own.slurm and own.slurm.log_dir]
+    if not stated:
+        path.mkdir()
+        return
+    there = Path(batch.directory, Path(stated[0]).expanduser(), batch.batch_id)
+    there.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(there)
 
 
 def _content(workload: Workload) -> dict[str, Any]:

@@ -37,10 +37,10 @@ _MOST_REPORTS = 60
 _PAGE = "report.html"
 
 
-def write_pages(directory: BatchDirectory, state: BatchState) -> None:
+def write_pages(directory: BatchDirectory, state: BatchState, cluster: Cluster | None) -> None:
     """Write the page, its Markdown and data, and JUnit XML into the directory of a batch."""
     folder = directory.path
-    items = items_of(directory, state, folder)
+    items = items_of(directory, state, folder, cluster)
     report = batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
     paths = {kind: str(folder / f"report.{kind}") for kind in ("html", "md", "json")}
     output(report, html=paths["html"], md=paths["md"], as_json=paths["json"], quiet=True)
@@ -64,8 +64,9 @@ def page_of(store: Store, batch_id: str, folder: Path) -> Report:
     Slurm is asked about tasks without a result, with a short timeout.
     """
     directory = BatchDirectory.read(store, batch_id)
-    state = state_of(directory, Cluster(patience_s=_PATIENCE_S))
-    items = items_of(directory, state, folder)
+    cluster = Cluster(patience_s=_PATIENCE_S)
+    state = state_of(directory, cluster)
+    items = items_of(directory, state, folder, cluster)
     return batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
 
 
@@ -79,9 +80,18 @@ def pages_of_runs(directory: BatchDirectory, folder: Path) -> dict[str, str]:
     }
 
 
-def items_of(directory: BatchDirectory, state: BatchState, folder: Path) -> list[Item]:
-    """Return the tasks with their state and results; links are relative to `folder`."""
+def items_of(
+    directory: BatchDirectory, state: BatchState, folder: Path, cluster: Cluster | None = None
+) -> list[Item]:
+    """Return the tasks with their state and results; links are relative to `folder`.
+
+    A cluster with accounting says what their jobs used.
+    """
     items = [_item(directory, task, state, folder) for task in state.tasks]
+    if cluster is not None:
+        elements = {item.state.element for item in items if item.state.element}
+        used = cluster.usage(sorted({element.partition("_")[0] for element in elements}))
+        items = [replace(item, usage=used.get(item.state.element or "")) for item in items]
     failed = [item for item in in_order(items) if item.failed]
     for item in failed[:_LOGS]:
         items[item.index] = replace(item, log=_log(directory, item.state))
@@ -104,10 +114,22 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _log(directory: BatchDirectory, task: TaskState) -> str | None:
-    """Return the last lines that a task's job printed."""
-    path = directory.log_of(task.element)
-    if path is None:
-        return None
+    """Return the last lines that a task's program printed as errors, else those of its job."""
+    folder = directory.task_directory(task.task)
+    for path in (*_errors(folder), directory.log_of(task.element)):
+        if path is not None and (text := _tail(path)):
+            return text
+    return None
+
+
+def _errors(folder: Path) -> list[Path]:
+    """Return what the program printed as errors, the newest first."""
+    found = [path for path in folder.glob("**/*.err") if path.is_file() and path.stat().st_size]
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _tail(path: Path) -> str | None:
+    """Return the last lines of a file; None if there are none."""
     try:
         with path.open("rb") as file:
             start = max(file.seek(0, os.SEEK_END) - _BYTES, 0)

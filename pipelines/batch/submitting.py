@@ -12,7 +12,7 @@ from perfpipe.pipelines.batch.packing import packed
 from perfpipe.pipelines.slurm.client import Cluster, Unreachable
 from perfpipe.pipelines.slurm.fitting import misfit
 from perfpipe.pipelines.slurm.limits import Limits
-from perfpipe.pipelines.slurm.options import Slurm, shape
+from perfpipe.pipelines.slurm.options import Container, Slurm, shape
 from perfpipe.pipelines.slurm.render import JobSpec, render
 from perfpipe.provenance import utc_now
 
@@ -139,22 +139,26 @@ def _written(
 
 def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
     batch = directory.batch
-    program = ["perfpipe"] if array.slurm.container.image else [batch.python, "-m", "perfpipe"]
+    collects = what.stage == Stage.COLLECT
+    # The collector runs outside of the container, where Slurm's commands are.
+    inside = array.slurm.container.image is not None and not collects
+    program = ["perfpipe"] if inside else [batch.python, "-m", "perfpipe"]
     verb = "_collect" if what.stage == Stage.COLLECT else "_task"
     words = [*program, "batch", verb, batch.batch_id, str(what.number), "--store", batch.store]
-    collects = what.stage == Stage.COLLECT
     # It does not measure, so it can be restarted.
-    slurm = array.slurm.model_copy(update={"requeue": True}) if collects else array.slurm
+    update = {"requeue": True, "container": Container()}
+    slurm = array.slurm.model_copy(update=update) if collects else array.slurm
     return JobSpec(
-        name=_name(directory, what),
+        name=_name(directory, what, slurm),
         slurm=slurm,
         command=tuple(words),
         log=str(directory.path / "logs" / ("%j.out" if collects else "%A_%a.out")),
         directory=batch.directory,
         array=None if collects else tuple(range(len(what.elements))),
         parallelism=None if collects else array.slurm.array_parallelism,
-        dependency=_dependency(what),
-        comment=comment_of(directory, what.number),
+        dependency=_dependency(what, slurm),
+        comment=" ".join(filter(None, (comment_of(directory, what.number), slurm.comment))),
+        mails=collects,
         gpu=what.stage == Stage.PROFILE and batch.measures,
     )
 
@@ -164,14 +168,16 @@ def comment_of(directory: BatchDirectory, number: int) -> str:
     return f"perfpipe:{directory.batch.batch_id}:{number}"
 
 
-def _name(directory: BatchDirectory, what: Submission) -> str:
+def _name(directory: BatchDirectory, what: Submission, slurm: Slurm) -> str:
+    if slurm.job_name:
+        return slurm.job_name if what.stage == Stage.PROFILE else f"{slurm.job_name}-{what.stage}"
     names = "+".join(dict.fromkeys(run.workload for run in directory.batch.runs))
     return f"perfpipe-{what.stage}-{names}"[:60]
 
 
-def _dependency(what: Submission) -> str | None:
+def _dependency(what: Submission, slurm: Slurm) -> str | None:
     if not what.after:
-        return None
+        return slurm.dependency if what.stage == Stage.PROFILE else None
     # Reading follows each element of its array; the collector follows all, however they ended.
     kind = "aftercorr" if what.stage == Stage.INGEST else "afterany"
     return f"{kind}:{':'.join(what.after)}"

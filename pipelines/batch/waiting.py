@@ -28,18 +28,20 @@ def wait_for(
     cluster: Cluster,
     interval_s: float,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    quiet: bool = False,
 ) -> Outcome:
     """Wait until a collector has finished a batch, and return the outcome.
 
-    Raises TaskFailed if the batch is over but no collector runs.  While Slurm does not answer, it
-    is queried again.
+    With `quiet`, nothing is printed meanwhile.  Raises TaskFailed if the batch is over but no
+    collector runs.  While Slurm does not answer, it is queried again.
     """
     batch = directory.batch
     over = 0
     said: dict[int, State] = {}
     noted: set[str] = set()
     trouble: str | None = None
-    with progress(batch.batch_id, batch.tasks) as shown:
+    with progress(batch.batch_id, batch.tasks, quiet=quiet) as shown:
         while True:
             state = state_of(directory, cluster)
             _tell(state, said, shown)

@@ -98,9 +98,12 @@ def status_command(
 @batch_command.command("wait")
 @_batch
 @_interval
+@click.option("-q", "--quiet", is_flag=True, help="Do not print tasks as they finish.")
 @json_option("Print the outcome as JSON.")
 @store_option
-def wait_command(batch: str | None, interval: float, as_json: bool, store_path: str | None) -> None:
+def wait_command(
+    batch: str | None, interval: float, quiet: bool, as_json: bool, store_path: str | None
+) -> None:
     """Wait until a batch is complete.
 
     The exit code is 0 if every task succeeded, else 1.
@@ -112,7 +115,7 @@ def wait_command(batch: str | None, interval: float, as_json: bool, store_path: 
     from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
-    outcome = wait_for(directory, Cluster(), interval)
+    outcome = wait_for(directory, Cluster(), interval, quiet=quiet)
     if as_json:
         click.echo(json_document(outcome=asdict(outcome)))
     else:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from perfpipe.batchrecord import Usage
 from perfpipe.errors import TaskFailed, ToolMissing, os_error_sentence
 from perfpipe.pipelines.slurm.limits import SINFO_FIELDS, Limits, parse_limits
 from perfpipe.pipelines.slurm.states import (
@@ -21,6 +22,7 @@ from perfpipe.pipelines.slurm.states import (
     parse_sacct,
     parse_squeue,
 )
+from perfpipe.pipelines.slurm.usage import USAGE_FIELDS, parse_usage
 
 #: Time limit of a command, s: it retries by itself if the controller does not respond.
 _PATIENCE_S = 60.0
@@ -136,6 +138,15 @@ class Cluster:
         done = self._query("sacctmgr", "-n", "-P", "show", "assoc", "where", who, wanted)
         return parse_limits(config, sinfo, done.stdout if done.ok else "")
 
+    def usage(self, jobs: Iterable[str]) -> dict[str, Usage]:
+        """Return what jobs or array elements used, by JOB or JOB_INDEX; nothing if unknown."""
+        ids = ",".join(dict.fromkeys(jobs))
+        fields = ",".join(USAGE_FIELDS)
+        if not ids:
+            return {}
+        done = self._query("sacct", "-P", "-n", "-j", ids, "-o", fields)
+        return parse_usage(done.stdout) if done.ok else {}
+
     def _accounted(self, jobs: list[str]) -> tuple[list[JobState], str | None]:
         """Return the accounting records of jobs, or why there are none."""
         fields = ",".join(SACCT_FIELDS)
@@ -235,7 +246,12 @@ def _sentence(text: str) -> str:
 
 
 def _with(comment: str, text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.partition("|")[2].strip() == comment]
+    # The user's own text follows.
+    return [
+        line
+        for line in text.splitlines()
+        if (said := line.partition("|")[2].strip()) == comment or said.startswith(f"{comment} ")
+    ]
 
 
 def _lacks(

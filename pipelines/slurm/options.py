@@ -10,6 +10,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
+#: Options of those that have a setting of perfpipe's.
+_SETTINGS = {
+    "--job-name": "job_name", "-J": "job_name", "--comment": "comment", "--output": "log_dir",
+    "-o": "log_dir", "--dependency": "dependency", "-d": "dependency",
+}  # fmt: skip
+
 _UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 _HOW_TO_WRITE = "write 30m, 1h30m, 2:00:00 or 1-12:00:00"
@@ -76,7 +82,8 @@ def _option(text: object) -> object:
     if not name:
         raise ValueError(f"{text!r} is not an sbatch option, such as --qos=high")
     if name[0] in _OWN:
-        raise ValueError(f"{name[0]} is set by perfpipe")
+        hint = f"; use {_SETTINGS[name[0]]}" if name[0] in _SETTINGS else ""
+        raise ValueError(f"{name[0]} is set by perfpipe{hint}")
     return text
 
 
@@ -149,6 +156,22 @@ class Slurm(_Model):
         "a GPU reads the reports; auto: separate if reading took more than a minute in earlier "
         "runs",
     )
+    job_name: Line | None = Field(
+        None, description="name of the jobs; default: perfpipe and the names of the workloads"
+    )
+    comment: Line | None = Field(None, description="text behind perfpipe's comment of a job")
+    dependency: Line | None = Field(
+        None, description="what the first jobs wait for, such as afterok:1234"
+    )
+    log_dir: Line | None = Field(
+        None,
+        description="directory for the logs of jobs, which get a directory per batch in it; "
+        "default: in the batch's directory",
+    )
+    mail_user: Line | None = Field(
+        None, description="who gets one mail per batch, from its last job"
+    )
+    mail_type: Line = Field("END,FAIL", description="when to send it, as sbatch --mail-type")
     requeue: bool = Field(False, description="let Slurm restart a job after a node failure")
     warn_s: int = Field(
         120,

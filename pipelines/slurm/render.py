@@ -22,7 +22,8 @@ class JobSpec:
     """A job, or an array of jobs.
 
     `log` may contain %A, %a and %j.  A job without `gpu` requests one node, without GPUs, features
-    or exclusive use.  `environment` is added to the login environment.
+    or exclusive use.  The user gets a mail about a job that `mails`.  `environment` is added to the
+    login environment.
     """
 
     name: str
@@ -35,6 +36,7 @@ class JobSpec:
     dependency: str | None = None
     comment: str | None = None
     gpu: bool = True
+    mails: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -94,6 +96,9 @@ def _options(spec: JobSpec) -> Iterator[str]:
         yield _set("gres", f"{kind}:{slurm.gpus}" if slurm.gpus else None)
         yield _set("constraint", slurm.constraint)
         yield "--exclusive" if slurm.exclusive else ""
+    if spec.mails and slurm.mail_user:
+        yield _set("mail-user", slurm.mail_user)
+        yield _set("mail-type", slurm.mail_type)
     if slurm.warn_s:
         limit = slurm.limit_s
         warn = min(slurm.warn_s, limit // _WARN_SHARE) if limit else slurm.warn_s
