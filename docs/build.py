@@ -174,8 +174,9 @@ schema workload` prints the JSON Schema for editors.
 
 _SETTINGS = """\
 Put project settings in `perfpipe.toml` in the working directory or one of its parent directories.
-Put user and site settings in `~/.config/perfpipe/config.toml`.  An unknown key is an error; the
-message names the file and the line.
+Put user settings in `~/.config/perfpipe/config.toml`, and those of a site in `/etc/perfpipe.toml`
+or in the file that `PERFPIPE_SITE_CONFIG` names.  An unknown key is an error; the message names the
+file and the line.
 
 ```toml
 store = "/scratch/me/perfpipe-store"
@@ -188,11 +189,11 @@ setup = ["module load cuda/12.4"]
 ```
 
 The order of precedence is: option, environment variable, workload file, `perfpipe.toml`, the user's
-`config.toml`, default.  The keys of `slurm` and of `slurm.container` are merged one by one; a list
-is replaced as a whole.  An environment variable is named `PERFPIPE_` followed by the key:
-`PERFPIPE_STORE`, `PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  A relative path in a
-settings file is relative to the directory of that file.  `perfpipe config show --origin [WORKLOAD]`
-shows the settings in effect and their origin."""
+`config.toml`, the site's file, default.  The keys of `slurm` and of `slurm.container` are merged
+one by one; a list is replaced as a whole.  An environment variable is named `PERFPIPE_` followed by
+the key: `PERFPIPE_STORE`, `PERFPIPE_SLURM_PARTITION`; a list has one entry per line.  A relative
+path in a settings file is relative to the directory of that file.  `perfpipe config show --origin
+[WORKLOAD]` shows the settings in effect and their origin."""
 
 
 def workload_file() -> str:

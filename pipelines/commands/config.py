@@ -25,7 +25,8 @@ def show_command(workload: Path | None, origin: bool, as_json: bool) -> None:
     """Show the settings in effect here, or for WORKLOAD.
 
     Order of precedence: option, environment variable, workload file, perfpipe.toml (in this
-    directory or a parent directory), ~/.config/perfpipe/config.toml, default.
+    directory or a parent directory), ~/.config/perfpipe/config.toml, /etc/perfpipe.toml or
+    $PERFPIPE_SITE_CONFIG, default.
     """
     stated = None
     if workload is not None:
