@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from perfpipe.analysis.thresholds import thresholds
 
@@ -22,10 +23,30 @@ _AVERAGED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _BLOCKS = 5
 
 
+class Span(NamedTuple):
+    """Successive steady steps: when the host ended the step before them and the last one, ns."""
+
+    start_ns: int
+    end_ns: int
+    steps: int
+
+
+class Steady(NamedTuple):
+    """The time of each steady step, ms, and where the steady steps are."""
+
+    times_ms: tuple[float, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+
 def step_times(
     times_ns: Sequence[int], calls: Sequence[int] = (), *, gpu: bool = True
 ) -> tuple[float, ...]:
-    """Return the time of each steady step, ms; empty if there are too few steps.
+    """Return the time of each steady step, as `steady_steps` does, ms."""
+    return steady_steps(times_ns, calls, gpu=gpu).times_ms
+
+
+def steady_steps(times_ns: Sequence[int], calls: Sequence[int] = (), *, gpu: bool = True) -> Steady:
+    """Return the steady steps; none if there are too few steps.
 
     `times_ns` are the times at which the host ended successive steps, ns; `calls` are the calls of
     the model since the previous time.  The result excludes warm-up, steps with another number of
@@ -41,11 +62,12 @@ def step_times(
     alike = _alike(calls[len(times_ns) - len(steady) :], len(steady))
     pauses = _pauses([step for step, own in zip(steady, alike, strict=True) if own])
     if gpu and sum(pauses) > limits["observed.pauses_time_share"] * sum(steady):
-        return ()
-    parts = _parts(steady, alike, min(pauses, default=math.inf))
+        return Steady()
+    kept = _parts(steady, alike, min(pauses, default=math.inf))
+    parts = [steady[first:last] for first, last in kept]
     count = sum(map(len, parts))
     if count < limits["observed.least_gpu_steps" if gpu else "observed.least_steps"]:
-        return ()
+        return Steady()
     most = min(limits["observed.most_averaged"], max(map(len, parts)), count // _BLOCKS)
     lengths = [length for length in _AVERAGED if length <= max(1, most)]
     longest = statistics.median(_averages(parts, lengths[-1]))
@@ -56,8 +78,10 @@ def step_times(
     # Few steps, most of which the host issued without waiting.
     last = statistics.mean([step for part in parts for step in part][-max(1, count // 3) :])
     if gpu and last > limits["timeline.warm_up_times"] * statistics.median(found):
-        return ()
-    return tuple(ns / 1e6 for ns in found)
+        return Steady()
+    ends = times_ns[len(steps) - len(steady) :]
+    spans = tuple(Span(ends[first], ends[last], last - first) for first, last in kept)
+    return Steady(tuple(ns / 1e6 for ns in found), spans)
 
 
 def warm_up(steps: Sequence[float]) -> int:
@@ -99,14 +123,16 @@ def _pauses(steps: Sequence[int]) -> list[int]:
     return long if len(long) <= limits["observed.pauses_share"] * len(steps) else []
 
 
-def _parts(steps: Sequence[int], kept: Sequence[bool], pause: float) -> list[list[int]]:
-    """Return the successive steps between those that are not kept or take as long as a pause."""
-    parts: list[list[int]] = [[]]
-    for step, keep in zip(steps, kept, strict=True):
-        if keep and step < pause:
-            parts[-1].append(step)
+def _parts(steps: Sequence[int], kept: Sequence[bool], pause: float) -> list[tuple[int, int]]:
+    """Return where steps follow one another that are kept and shorter than a pause: [from, to)."""
+    parts: list[tuple[int, int]] = []
+    for at, (step, keep) in enumerate(zip(steps, kept, strict=True)):
+        if not keep or step >= pause:
+            continue
+        if parts and parts[-1][1] == at:
+            parts[-1] = parts[-1][0], at + 1
         else:
-            parts.append([])
+            parts.append((at, at + 1))
     return parts
 
 

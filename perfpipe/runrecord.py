@@ -12,6 +12,7 @@ from typing import Any
 
 from perfpipe.columns import column, columns_of, derived
 from perfpipe.decoding import Stated, decode
+from perfpipe.energyrecord import Energy
 from perfpipe.errors import StoreError
 from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
@@ -314,6 +315,7 @@ class TaskResult:
         default=None,
         metadata=column("DOUBLE", "tokens per iteration, as declared in the workload file"),
     )
+    energy: Energy | None = None
 
     def __post_init__(self) -> None:
         own = {name: hidden(getattr(self, name)) for name in _TEXTS}

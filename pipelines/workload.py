@@ -211,7 +211,8 @@ class Collect(_Model):
         description="GPU time by PyTorch module, from an execution of its own under nsys",
     )
     nvml: CollectNvml | None = Field(
-        CollectNvml(), description="samples of clocks, power and temperature from NVML"
+        CollectNvml(),
+        description="energy, and samples of clocks, power and temperature, from NVML",
     )
     observe: bool = Field(
         True,

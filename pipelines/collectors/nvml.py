@@ -33,6 +33,9 @@ _STILL = ("name", "power_limit_w")
 #: processes of the machine are inspected.
 _PINNED_S, _PINNED_TIMES = 1.0, 1.3
 
+#: Why GPUs are not read although NVML may respond.
+NOT_READ = "not requested, or the program ran on another machine"
+
 _QUANTITIES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "gpu_pct")
 
 
@@ -121,7 +124,7 @@ def sampling(
     if options is not None:
         handles, state.reason = handles_of({**os.environ, **(env or {})})
     if options is None or not handles:
-        state.reason = state.reason or "not requested, or the program ran on another machine"
+        state.reason = state.reason or NOT_READ
         yield state
         return
     before = {index: _about(handle) for index, handle in handles.items()}
@@ -206,7 +209,7 @@ def _sample(
             return
 
 
-def _ask(name: str, *arguments: Any) -> Any:
+def ask(name: str, *arguments: Any) -> Any:
     """Return the result of an NVML function; None if the GPU or library does not support it."""
     import pynvml
 
@@ -225,15 +228,15 @@ def _read(handle: Any) -> dict[str, Any]:
     """Return the state of a GPU; quantities that it does not support are None."""
     import pynvml
 
-    use = _ask("nvmlDeviceGetUtilizationRates", handle)
+    use = ask("nvmlDeviceGetUtilizationRates", handle)
     return {
-        "sm_mhz": _ask("nvmlDeviceGetClockInfo", handle, pynvml.NVML_CLOCK_SM),
-        "memory_mhz": _ask("nvmlDeviceGetClockInfo", handle, pynvml.NVML_CLOCK_MEM),
-        "power_w": _watts(_ask("nvmlDeviceGetPowerUsage", handle)),
-        "temperature_c": _ask("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU),
+        "sm_mhz": ask("nvmlDeviceGetClockInfo", handle, pynvml.NVML_CLOCK_SM),
+        "memory_mhz": ask("nvmlDeviceGetClockInfo", handle, pynvml.NVML_CLOCK_MEM),
+        "power_w": _watts(ask("nvmlDeviceGetPowerUsage", handle)),
+        "temperature_c": ask("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU),
         "gpu_pct": None if use is None else use.gpu,
         "used_gb": _used_gb(handle),
-        "reasons": _ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle),
+        "reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle),
     }
 
 
@@ -243,15 +246,14 @@ def _about(handle: Any) -> dict[str, Any]:
 
     kinds = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
     counts = [
-        _ask("nvmlDeviceGetTotalEccErrors", handle, kind, pynvml.NVML_VOLATILE_ECC)
-        for kind in kinds
+        ask("nvmlDeviceGetTotalEccErrors", handle, kind, pynvml.NVML_VOLATILE_ECC) for kind in kinds
     ]
     known = [count for count in counts if count is not None]
-    using = _ask("nvmlDeviceGetComputeRunningProcesses", handle)
-    name = _ask("nvmlDeviceGetName", handle)
+    using = ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    name = ask("nvmlDeviceGetName", handle)
     return {
         "name": None if name is None else _text(name),
-        "power_limit_w": _watts(_ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
+        "power_limit_w": _watts(ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
         "ecc_errors": sum(known) if known else None,
         "neighbors": None if using is None else len(using),
         "used_gb": _used_gb(handle),
@@ -259,10 +261,10 @@ def _about(handle: Any) -> dict[str, Any]:
 
 
 def _used_gb(handle: Any) -> float | None:
-    memory = _ask("nvmlDeviceGetMemoryInfo", handle)
+    memory = ask("nvmlDeviceGetMemoryInfo", handle)
     return None if memory is None else memory.used / 1e9
 
 
 def _driver() -> str | None:
-    version = _ask("nvmlSystemGetDriverVersion")
+    version = ask("nvmlSystemGetDriverVersion")
     return None if version is None else _text(version)

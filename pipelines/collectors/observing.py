@@ -20,6 +20,7 @@ from perfpipe.scratch import scratch
 from perfpipe.units import counted
 
 if TYPE_CHECKING:
+    from perfpipe.analysis.observed import Span
     from perfpipe.analysis.reported import Calls
 
 #: What a program's Pythons run first; nothing else is in this folder.
@@ -48,10 +49,15 @@ _NOT_APPLIED = (
 
 @dataclass(frozen=True)
 class Steps:
-    """The times of steps, ms; if there are none, a note may say why."""
+    """The times of steps, ms, and when they were; if there are none, a note may say why.
+
+    `unit` is step, token or call.
+    """
 
     times_ms: tuple[float, ...] = ()
     note: str | None = None
+    spans: tuple[Span, ...] = ()
+    unit: str | None = None
 
 
 class Observer:
@@ -72,11 +78,14 @@ class Observer:
         if not calls:
             missed = is_python(command) and not self.started
             return Steps(note=_NOT_APPLIED if missed else None)
-        from perfpipe.analysis.observed import step_times
+        from perfpipe.analysis.observed import steady_steps
 
-        timed = filter(None, (step_times(own.times_ns, own.between, gpu=own.gpu) for own in calls))
-        slowest = max(timed, key=statistics.median, default=())
-        return Steps(slowest, None if slowest else _too_few(calls))
+        steady = [steady_steps(own.times_ns, own.between, gpu=own.gpu) for own in calls]
+        timed = [own for own in steady if own.times_ms]
+        if not timed:
+            return Steps(note=_too_few(calls))
+        slowest = max(timed, key=lambda own: statistics.median(own.times_ms))
+        return Steps(slowest.times_ms, None, slowest.spans, calls[0].unit)
 
     def _calls(self) -> Sequence[Calls]:
         """Return what the processes called; programs without reports load no analysis."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+from perfpipe.energyrecord import Energy, together
 from perfpipe.pipelines.collectors.base import TIMED_OUT, Context, ProgramFailed, check
+from perfpipe.pipelines.collectors.energy import Meter, metering
 from perfpipe.pipelines.collectors.nvml import Samples, sampling
 from perfpipe.pipelines.collectors.observing import Steps, observing
 from perfpipe.pipelines.protocol import ProgramOutput
@@ -27,6 +29,7 @@ class Timing:
         self._observed: list[Steps] = []
         self._seconds: list[float] = []
         self._samples = Samples()
+        self._energy: list[Energy] = []
         self._ended_after_s: float | None = None
 
     def launch(self) -> None:
@@ -36,14 +39,15 @@ class Timing:
         said = ProgramOutput()
         log = "plain" if workload.launches == 1 else f"plain-{len(self._launches)}"
         observe = workload.collect.observe and context.launcher.here
-        with (
-            observing(workload.env, observe) as observer,
-            sampling(wanted, context.into, workload.env, self._samples),
-        ):
-            env = observer.env if observer else None
-            finished = context.launch(
-                "plain", log=log, env=env, on_line=said.feed, grace_s=_GRACE_S
-            )
+        with observing(workload.env, observe) as observer:
+            with (
+                sampling(wanted, context.into, workload.env, self._samples),
+                metering(workload.env, wanted is not None) as meter,
+            ):
+                env = observer.env if observer else None
+                finished = context.launch(
+                    "plain", log=log, env=env, on_line=said.feed, grace_s=_GRACE_S
+                )
             self._seconds.append(finished.seconds)
             self._launches.append(said)
             _judge(said)
@@ -57,10 +61,12 @@ class Timing:
                     f"the program printed the time {said.invalid_times[0]}; a time is a number of "
                     "ms above 0",
                 )
-            self._observed.append(observer.steps(context.task.command) if observer else Steps())
+            steps = observer.steps(context.task.command) if observer else Steps()
+            self._observed.append(steps)
+        self._energy.append(_energy(meter, steps, self._ended_after_s))
 
     def result(self, result: TaskResult) -> TaskResult:
-        """Return a result with times, validation and the GPU's state.
+        """Return a result with times, validation, energy and the GPU's state.
 
         `times_ms` are the samples of all launches in order, `launches_ms` those of each: the times
         that the program printed, or else those of its steps that perfpipe observed.
@@ -84,7 +90,21 @@ class Timing:
             kernel=first.kernel,
             software=first.software,
             gpu_state=self._samples.summary(),
+            energy=together(self._energy),
         )
+
+
+def _energy(meter: Meter, steps: Steps, ended_after_s: float | None) -> Energy:
+    """Return the energy of a launch; programs that see no GPU load no analysis."""
+    if not meter.reads:
+        return meter.unread()
+    from perfpipe.analysis.energy import NO_STEPS, measured
+
+    cut = None
+    if ended_after_s is not None:
+        cut = f"the program was stopped after {ended_after_s:g} s"
+    no_steps = steps.note or NO_STEPS
+    return measured(meter.readings(), steps.spans, steps.unit, cut=cut, no_steps=no_steps)
 
 
 def _judge(said: ProgramOutput) -> None:
