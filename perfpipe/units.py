@@ -79,6 +79,11 @@ def format_rate(rate: float, unit: str) -> str:
     return f"{_three_digits(rate)} {unit}"
 
 
+def format_joules(joules: float) -> str:
+    """Return an energy with three significant digits: 0.0123 -> '12.3 mJ'."""
+    return format_rate(1e3 * joules, "mJ") if 0 < joules < 0.9995 else format_rate(joules, "J")
+
+
 def words(name: str) -> str:
     """Return an identifier as words: partial_wave becomes partial wave."""
     return _WORDS.get(name) or name.replace("_", " ")

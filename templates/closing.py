@@ -24,10 +24,19 @@ _FILLED = 6 * "\u2588"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 #: Facts of the summary on times or on what to do.
-_FACTS = ("GPU", "Configurations", "Wall time", "Shared GPU", "Tracing", "Next", "Autotuning")
+_FACTS = (
+    "GPU",
+    "Configurations",
+    "Wall time",
+    "Energy",
+    "Shared GPU",
+    "Tracing",
+    "Next",
+    "Autotuning",
+)
 
 #: Those that follow the actions on a first screen, which shows the other facts elsewhere.
-_BEHIND = ("Wall time", "Shared GPU", "Tracing", "Autotuning")
+_BEHIND = ("Wall time", "Energy", "Shared GPU", "Tracing", "Autotuning")
 
 
 def closing_lines(

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,12 +19,21 @@ from faketorch import write_torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.analysis.energy import COUNTER, GpuReadings, Readings, Unknown, course_of, measured
+from perfpipe.analysis.energy import (
+    COUNTER,
+    NO_STEPS,
+    GpuReadings,
+    Readings,
+    Unknown,
+    course_of,
+    measured,
+)
 from perfpipe.analysis.observed import Span, steady_steps
+from perfpipe.analysis.report.energy import energy_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.energyrecord import Energy, together
 from perfpipe.pipelines.collectors.energy import metering
-from perfpipe.runrecord import TaskResult
+from perfpipe.runrecord import GpuState, OneGpu, RunRecord, TaskResult
 from perfpipe.store import Store
 
 MS = 10**6
@@ -344,6 +354,8 @@ def test_a_run_stores_the_energy_of_launches_and_steps(
     assert energy.energy_j == pytest.approx((gpu.counted[-1] - gpu.counted[0]) / 1e3)
     assert 0 < energy.step_energy_j < energy.energy_j
     assert (energy.source, energy.unit, energy.idle_w) == (COUNTER, "step", 100)
+    page = (tmp_path / "report.md").read_text()
+    assert re.search(rf"Energy.* per step, .* per execution \(.*{COUNTER}, 1 GPU", page)
     sql = (
         "SELECT energy_j > step_energy_j, mean_power_w > 0, idle_power_w, energy_source, "
         "energy_unit, energy_gpus, energy_missing, step_energy_missing FROM run_tasks"
@@ -397,3 +409,38 @@ def test_energy_between_changes_of_the_counter_is_interpolated() -> None:
 
 def test_an_empty_record_is_unknown() -> None:
     assert (Energy().energy_j, Energy().step_energy_j, Energy().mean_power_w) == (None, None, None)
+
+
+def _run(*energies: Energy, neighbors: int | None = None) -> RunRecord:
+    state = GpuState(1, (OneGpu(0, neighbors=neighbors),))
+    tasks = [
+        TaskResult(at, f"n={at}", {"n": at}, energy=energy, gpu_state=state)
+        for at, energy in enumerate(energies)
+    ]
+    return RunRecord("r", "w", "timing", "2026-01-01T00:00:00Z", tasks=tuple(tasks))
+
+
+def _said(*energies: Energy, neighbors: int | None = None) -> str:
+    return "".join(fact.text for fact in energy_of(_run(*energies, neighbors=neighbors)))
+
+
+def test_a_report_states_the_energy_in_one_line() -> None:
+    spans = [Span(0, 12000 * MS, 3000)]
+    found = measured(_flat(12, watts=312), spans, "token")
+    assert _said(found) == (
+        "1.25 J per token, 3.74 kJ per execution (312 W on average over 12 s, of which "
+        "312 W x 12 s are idle power); NVML energy counter, 1 GPU"
+    )
+    assert _said(found, neighbors=2).endswith("; includes 2 other processes on the GPU")
+    other = replace(found, sampled_j=(6000.0,), gpus=8, idle_gpus=7)
+    assert _said(other).endswith("8 GPUs (7 idle); power samples give 6 kJ per execution instead")
+    none = measured(_flat(1))
+    assert _said(none).startswith("unknown: the launch: 1 s is too short for NVML energy counter")
+    steps = measured(_flat(12), spans, "step", cut="the program was stopped after 12 s")
+    assert _said(steps).endswith("1 GPU; per execution unknown: the program was stopped after 12 s")
+    assert _said(measured(_flat(12))).endswith("per step unknown: " + NO_STEPS)
+    assert _said(found, measured(_flat(12, watts=100), spans, "token"), none) == (
+        "400 mJ to 1.25 J per token (2 of 3 configurations), "
+        "1.2 kJ to 3.74 kJ per execution (2 of 3 configurations); NVML energy counter"
+    )
+    assert _said(Energy(missing="NVML does not respond")) == "", "no GPU, no line"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from perfpipe.analysis.report import sharing, tracing, untraced
+from perfpipe.analysis.report.energy import energy_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
@@ -119,6 +120,7 @@ def summary_of(scope: Scope) -> list[Fact]:
         text = f"{done} of {len(run.tasks)} done"
         facts.append(Fact("Configurations", text, Source("run.json", (run.run_id,))))
         facts += _wall_times(run)
+        facts += energy_of(run)
         facts += _left_out(run)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(scope.kinds.items()))
     if counted:

@@ -63,6 +63,9 @@ RUN_TIMES = RunTable(
         ),
         Col("sm_mhz", "SM clock", "number", "MHz", detail=True),
         Col("power_w", "Power", "number", "W", detail=True),
+        Col("step_energy_j", "Energy per step", "number", "J", detail=True),
+        Col("energy_j", "Energy per execution", "number", "J", detail=True),
+        Col("mean_power_w", "Average power", "number", "W", detail=True),
         Col(
             "throttled",
             "Clock limiter",

@@ -17,6 +17,9 @@
 --   observed (perfpipe timed the steps of a program that prints no times)
 -- sm_mhz DOUBLE: median SM clock during timing, MHz
 -- power_w DOUBLE: median power during timing, W
+-- step_energy_j DOUBLE: energy of a step that perfpipe observed, J; NULL if unknown (reason: run_tasks)
+-- energy_j DOUBLE: energy of one execution of the program, J; NULL if unknown
+-- mean_power_w DOUBLE: average power over an execution, on all GPUs that the program may use, W
 -- throttled_by VARCHAR: reasons for clock throttling during timing; NULL without throttling or if the reasons
 --   are unknown
 -- gpu VARCHAR: GPU model whose vendor peak is used; NULL if unknown
@@ -66,6 +69,9 @@ SELECT
     t.timing_method,
     t.sm_mhz,
     t.power_w,
+    t.step_energy_j,
+    t.energy_j,
+    t.mean_power_w,
     nullif(array_to_string(t.throttled_by, ', '), '') AS throttled_by,
     k.gpu,
     k.source AS peak_source
