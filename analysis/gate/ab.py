@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from perfpipe.analysis.facts import MACHINE, MODEL, facts_of
 from perfpipe.analysis.gate.compare.comparison import Compared
 from perfpipe.analysis.gate.judging import timer_step
-from perfpipe.analysis.gate.sides import Key, Measured, Side, clocks_of, own_time
+from perfpipe.analysis.gate.sides import (
+    Key,
+    Measured,
+    Side,
+    clocks_of,
+    energies_of,
+    no_energy,
+    own_time,
+)
 from perfpipe.runrecord import TaskResult
 
 
@@ -29,7 +37,7 @@ class Round:
 
 
 def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) -> Side:
-    """Return the side of an arm: one time per round and configuration, from `own_time`.
+    """Return the side of an arm: one time and energy per round and configuration.
 
     `labels` name the configurations, which may have different names in the two arms.
     """
@@ -46,6 +54,10 @@ def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) ->
             sm_mhz, memory_mhz = clocks_of(result.gpu_state)
             own.sm_mhz.append(sm_mhz)
             own.memory_mhz.append(memory_mhz)
+            for part, joules in energies_of(result):
+                energies = measured.setdefault(Key("", label, part), Measured())
+                energies.medians.append(joules)
+                energies.launches.append(1)
     seen = [time * 1e6 for one in rounds for result in one.results for time in result.times_ms]
     step = timer_step(seen)
     # Numbers instead of times: turns may follow one another within a second.
@@ -53,7 +65,8 @@ def side_of_rounds(name: str, rounds: Sequence[Round], labels: Sequence[str]) ->
     timers = {} if step is None else {"": step}
     known = facts_of([one.results for one in rounds])
     models = frozenset(known.values(MACHINE, MODEL))
-    return Side(measured, models, (name,), began, timers, facts=known)
+    lacks = no_energy(own for one in rounds for own in zip(labels, one.results, strict=True))
+    return Side(measured, models, (name,), began, timers, facts=known, no_energy=lacks)
 
 
 #: Rate of false alarms of all looks together.

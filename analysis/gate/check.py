@@ -8,7 +8,7 @@ from typing import Any
 
 from perfpipe.analysis.facts import Facts
 from perfpipe.analysis.gate.compare.comparison import ENDPOINTS
-from perfpipe.analysis.gate.sides import Key, Measured, Side
+from perfpipe.analysis.gate.sides import ENERGIES, Key, Measured, Side
 from perfpipe.decoding import decode
 from perfpipe.errors import InputError
 
@@ -54,6 +54,7 @@ class _Document:
     hidden: tuple[str, ...] = ()
     measured: tuple[_Entry, ...] = ()
     facts: _Facts = field(default_factory=_Facts)
+    no_energy: dict[str, str] = field(default_factory=dict)
 
 
 def document_of(side: Side) -> dict[str, Any]:
@@ -68,6 +69,7 @@ def document_of(side: Side) -> dict[str, Any]:
         "timers": side.timers,
         "hidden": sorted(side.hidden),
         "facts": asdict(side.facts),
+        "no_energy": side.no_energy,
         "measured": entries,
     }
 
@@ -85,8 +87,9 @@ def side_from(content: dict[str, Any], place: str) -> Side:
     except ValueError as error:
         raise InputError(f"{place}: incomplete or invalid baseline ({error})") from error
     for entry in found.measured:
-        if entry.part in ENDPOINTS and not all(0 < time < math.inf for time in entry.medians):
-            raise InputError(f"{place}: {entry.label} {entry.part}: times must be positive")
+        what = "times" if entry.part in ENDPOINTS else "energies" if entry.part in ENERGIES else ""
+        if what and not all(0 < value < math.inf for value in entry.medians):
+            raise InputError(f"{place}: {entry.label} {entry.part}: {what} must be positive")
     side = Side(
         {},
         frozenset(found.gpus),
@@ -95,6 +98,7 @@ def side_from(content: dict[str, Any], place: str) -> Side:
         found.timers,
         frozenset(found.hidden),
         Facts(**vars(found.facts)),
+        no_energy=found.no_energy,
     )
     return replace(side, measured=dict(_measured(entry) for entry in found.measured))
 

@@ -3,7 +3,8 @@
 The primary endpoint of a configuration is the time of an iteration without a profiler.  Without one
 it is the first that both sides have: a step on the timeline, a launch from start to end without a
 profiler, the whole capture, the sum of the profiled kernels.  Kernels are shown next to it and do
-not decide: many are tested at once, and a step can be as fast with a slower kernel in it.
+not decide: many are tested at once, and a step can be as fast with a slower kernel in it.  Energy
+decides instead of time if it was asked for; whichever does not decide is shown next to the other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs
 from perfpipe.analysis.gate.judging import ONE_RUN
 from perfpipe.analysis.gate.limits import told
 from perfpipe.analysis.gate.power import further_runs
+from perfpipe.analysis.gate.sides import ENERGIES
 from perfpipe.analysis.trying.results import Compared as Results
 from perfpipe.analysis.trying.series import Kind
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.units import counted
+
+
+class Endpoint(StrEnum):
+    """What decides."""
+
+    TIME = "time"
+    ENERGY = "energy"
 
 
 class Verdict(StrEnum):
@@ -67,6 +76,7 @@ class Decision:
     verdict, None if unknown.  `basis` says which changes count, and why.
     `alike` says that both sides are the same program (A/A): any difference is a false alarm.
     `results` says whether both sides print the same results, None if they were not compared.
+    `endpoint` is what decided, `others` the pairs of what did not: energies, or times.
     """
 
     verdict: Verdict
@@ -78,6 +88,8 @@ class Decision:
     basis: str = ""
     alike: bool = False
     results: Results | None = None
+    endpoint: Endpoint = Endpoint.TIME
+    others: tuple[Compared, ...] = ()
 
     @property
     def advice(self) -> str:
@@ -101,15 +113,22 @@ def decide(
     confirmed: bool = False,
     alike: bool = False,
     calibration: Calibration | None = None,
+    endpoint: Endpoint = Endpoint.TIME,
 ) -> Decision:
     """Decide on two sides that were compared.
 
     `failed` are the configurations that failed on the new side, `replayed` whether a side was
     replayed, `confirmed` whether a round on fresh runs has found the same regression: only then is
     the advice to revert, unless more than the code differs between the sides.  `alike` says that
-    both sides are the same program; `calibration` is the one that the pairs were judged by.
+    both sides are the same program; `calibration` is the one that times were judged by.
     """
-    found = replace(_decided(pairs, failed, replayed, confirmed), basis=basis_of(calibration))
+    other = Endpoint.ENERGY if endpoint == Endpoint.TIME else Endpoint.TIME
+    found = replace(
+        _decided(pairs, failed, replayed, confirmed, endpoint),
+        basis=basis_of(calibration if endpoint == Endpoint.TIME else None),
+        endpoint=endpoint,
+        others=tuple(pair for pair in primary(pairs, other) if pair.change),
+    )
     if not alike:
         return found
     false_alarm = found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
@@ -134,8 +153,10 @@ def basis_of(calibration: Calibration | None) -> str:
     )
 
 
-def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: bool) -> Decision:
-    endpoints = primary(pairs)
+def _decided(
+    pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: bool, endpoint: Endpoint
+) -> Decision:
+    endpoints = primary(pairs, endpoint)
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
         first = failed[0] or "the only one"
@@ -144,10 +165,11 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     if why := "a replayed side measures nothing" if replayed else pairs.unlike:
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, why, endpoints, kernels)
     if pairs.lost:
-        label, why = next(iter(pairs.lost.items()))
-        reason = f"{'the only configuration' if label in ('', '-') else label} {why}"
-        reason += f" (and {len(pairs.lost) - 1} more)" if len(pairs.lost) > 1 else ""
+        reason = _first_of(pairs.lost)
         return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
+    if endpoint == Endpoint.ENERGY and pairs.no_energy:
+        reason = _first_of(pairs.no_energy)
+        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
     known = [pair for pair in endpoints if pair.verdict in {*Verdict}]
     if not known:
         reason = "the two sides have no measurement in common"
@@ -163,15 +185,23 @@ def _decided(pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: boo
     return Decision(verdict, action, reason, endpoints, kernels, more)
 
 
-def primary(pairs: Pairs) -> tuple[Compared, ...]:
+def _first_of(faults: Mapping[str, str]) -> str:
+    """Return what is wrong with the first of some configurations."""
+    label, why = next(iter(faults.items()))
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{'the only configuration' if label in ('', '-') else label} {why}{more}"
+
+
+def primary(pairs: Pairs, endpoint: Endpoint = Endpoint.TIME) -> tuple[Compared, ...]:
     """Return the pair of the primary endpoint of each configuration, most severe first.
 
     A configuration that only one side measured gets the pair of that side.
     """
     found: dict[str, Compared] = {}
-    for part in ENDPOINTS:
+    times = endpoint == Endpoint.TIME
+    for part in ENDPOINTS if times else ENERGIES:
         # With several profilers, the first in the table's order.
-        for pair in pairs.steps:
+        for pair in pairs.steps if times else pairs.energies:
             if pair.key.part == part and (pair.key.label not in found or _unmatched(found, pair)):
                 found[pair.key.label] = pair
     return tuple(sorted(found.values(), key=lambda pair: _severity(pair.verdict)))
@@ -187,6 +217,8 @@ def name_of(pair: Compared) -> str:
     key = pair.key
     # A configuration without parameters has no name of its own.
     label = "" if key.label == "-" else key.label
+    if pair.is_energy:
+        return f"{label} {key.part}".strip()
     return " ".join(part for part in (key.kernel, label) if part) or key.part
 
 

@@ -32,6 +32,11 @@ ITERATION, WALL, STEP, CAPTURE = "iteration", "wall time", "step", "capture"
 PROFILED, KERNEL = "profiled", "kernel"
 
 
+#: Parts that are energies, J, not times: of a step that perfpipe observed, and of a launch.
+STEP_ENERGY, LAUNCH_ENERGY = "energy per step", "energy per execution"
+ENERGIES = (STEP_ENERGY, LAUNCH_ENERGY)
+
+
 class Key(NamedTuple):
     """A key to match; `profiler` is empty for the time of an iteration without a profiler."""
 
@@ -47,6 +52,7 @@ class Key(NamedTuple):
 class Measured:
     """The measurements of one side for a key, a value per run; clocks in MHz, None if unknown.
 
+    `medians` are times in ns, or energies in J.
     `totals` are the times of all its launches in a step; empty without steps.
     """
 
@@ -63,7 +69,8 @@ class Side:
 
     `timers` are the steps of the timers behind the times, ns, by profiler.  `hidden` are the
     configurations with CUDA graphs that were traced as a whole: their kernels are not visible.
-    `counters` are those of profiled kernels, by name, under the kernel's key.
+    `counters` are those of profiled kernels, by name, under the kernel's key.  `no_energy` is why
+    a configuration has no energy in some run.
     """
 
     measured: dict[Key, Measured]
@@ -74,6 +81,7 @@ class Side:
     hidden: frozenset[str] = frozenset()
     facts: Facts = field(default_factory=Facts)
     counters: dict[Key, dict[str, float]] = field(default_factory=dict)
+    no_energy: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: Key) -> Measured:
         return self.measured.get(key, Measured())
@@ -100,7 +108,9 @@ class Side:
         found = {key._replace(label=label): own for key, own in self.measured.items()}
         hidden = frozenset({label} if self.hidden else ())
         counted = {key._replace(label=label): own for key, own in self.counters.items()}
-        return replace(self, measured=found, hidden=hidden, counters=counted)
+        whys = [*self.no_energy.values()]
+        lacks = {label: whys[0]} if whys else {}
+        return replace(self, measured=found, hidden=hidden, counters=counted, no_energy=lacks)
 
 
 class _Sample(NamedTuple):
@@ -130,7 +140,8 @@ def side_of(
             if timed := own_time(task):
                 part, time = timed
                 sample = _Sample(Key("", task.label, part), time, time, 1, *clocks_of(state))
-                samples.setdefault(number, []).append(sample)
+                energies = [_of_energy(task.label, *own) for own in energies_of(task)]
+                samples.setdefault(number, []).extend((sample, *energies))
     loose = [report for report in reports if report not in owners]
     owners |= {report: (len(runs) + at, "", None) for at, report in enumerate(loose)}
     for report, sample in _samples(con, owners) if con else ():
@@ -147,10 +158,12 @@ def side_of(
         _add_run(measured, own_run)
     names = tuple(run.run_id for run in runs) or tuple(reports)
     known = facts.with_records(facts.facts_of([run.tasks for run in runs]), runs)
+    lacks = no_energy((task.label, task) for run in runs for task in run.tasks)
     if con is None:
         times = tuple(run.started_at for run in runs)
         models = frozenset(known.values(MACHINE, MODEL))
-        return Side(measured, models, names, times, _timers(None, (), runs), facts=known)
+        timers = _timers(None, (), runs)
+        return Side(measured, models, names, times, timers, facts=known, no_energy=lacks)
     about = f"FROM reports WHERE report_id IN {in_list(reports)}"
     gpus = frozenset(gpu for (gpu,) in rows_of(con, f"SELECT DISTINCT gpu {about}") if gpu)
     at = dict(rows_of(con, f"SELECT report_id, captured_at {about}"))
@@ -166,7 +179,7 @@ def side_of(
         for report, kernel, own in counters.counters_of(con, list(owners))
     }
     timers = _timers(con, owners, runs)
-    return Side(measured, gpus, names, began, timers, hidden, known, counted)
+    return Side(measured, gpus, names, began, timers, hidden, known, counted, lacks)
 
 
 def own_time(task: TaskResult) -> tuple[str, float] | None:
@@ -182,12 +195,37 @@ def own_time(task: TaskResult) -> tuple[str, float] | None:
     return None if not task.wall_s else (WALL, task.wall_s * 1e9)
 
 
+def energies_of(task: TaskResult) -> Iterator[tuple[str, float]]:
+    """Yield the kinds of a task's energy that are known, as in ENERGIES, and the energy in J."""
+    if task.done and task.energy is not None:
+        known = (task.energy.step_energy_j, task.energy.energy_j)
+        for part, joules in zip(ENERGIES, known, strict=True):
+            if joules is not None and 0 < joules < math.inf:
+                yield part, joules
+
+
+def no_energy(tasks: Iterable[tuple[str, TaskResult]]) -> dict[str, str]:
+    """Return why configurations have no energy, by label."""
+    found: dict[str, str] = {}
+    for label, task in tasks:
+        if task.done and not any(energies_of(task)):
+            energy = task.energy
+            whys = (energy.missing, energy.steps_missing) if energy else ("it was not measured",)
+            found[label] = "; ".join(dict.fromkeys(why for why in whys if why))
+    return found
+
+
 def clocks_of(state: GpuState | None) -> tuple[float | None, float | None]:
     """Return the clocks of the SMs and the memory while a task was timed, MHz."""
     if state is None or not state.gpus:
         return None, None
     memory = state.gpus[0].memory_mhz
     return state.sm_mhz, memory.median if memory else None
+
+
+def _of_energy(label: str, part: str, joules: float) -> _Sample:
+    # Clocks do not explain a change of energy, so they are not given.
+    return _Sample(Key("", label, part), joules, None, 1, None, None)
 
 
 def _samples(con: DuckDBPyConnection, reports: Iterable[str]) -> Iterator[tuple[str, _Sample]]:

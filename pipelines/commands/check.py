@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     help="With 'inconclusive', also exit with 4 if the verdict is inconclusive or unreplicated.",
 )
 @click.option(
+    "--endpoint",
+    type=click.Choice(["time", "energy"]),
+    default="time",
+    show_default=True,
+    help="What decides: the time, or the energy of a step that perfpipe observed, else of an "
+    "execution.",
+)
+@click.option(
     "--confirms",
     metavar="RUN",
     multiple=True,
@@ -52,6 +60,7 @@ def check_command(
     names: tuple[str, ...],
     baseline: tuple[str, ...],
     fail_on: str,
+    endpoint: str,
     confirms: tuple[str, ...],
     allow_mixed: bool,
     allow_not_comparable: bool,
@@ -63,15 +72,17 @@ def check_command(
     """Decide whether runs are slower than a baseline, and recommend an action.
 
     The recommended action is: continue, investigate or revert.  The default is the newest run.  If
-    the program prints no times and its steps were not observed, its wall time is compared.  Exit
-    codes: 0 not slower, or not known to be slower; 1 a task failed, or a configuration of the
-    baseline was not measured; 3 regressed; 4 not comparable (another workload or GPU, or a replay;
-    0 with --allow-not-comparable), or inconclusive with --fail-on inconclusive.
+    the program prints no times and its steps were not observed, its wall time is compared.  With
+    --endpoint energy, energies are compared instead of times.  Exit codes: 0 not slower, or not
+    known to be slower; 1 a task failed, or a configuration of the baseline was not measured; 3
+    regressed; 4 not comparable (another workload or GPU, a replay, or an unknown energy with
+    --endpoint energy; 0 with --allow-not-comparable), or inconclusive with --fail-on inconclusive.
 
     \b
     perfpipe check --baseline main
     perfpipe check run4 run5 run6 --baseline run1 --baseline run2 --baseline run3
     perfpipe check --baseline baseline.json --junit check.xml --md comment.md
+    perfpipe check --baseline main --endpoint energy
     """
     from perfpipe.pipelines.gate.compare import compared, raise_for
 
@@ -85,6 +96,7 @@ def check_command(
         window=window,
         allow_mixed=allow_mixed,
         same_work=True,
+        endpoint=endpoint,
     )
     found = compare(fresh)
     if confirms:

@@ -13,7 +13,7 @@ import click
 from perfpipe.analysis.gate.compare.comparison import Pairs, pairs_of
 from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.compare.story import Comparison, compare
-from perfpipe.analysis.gate.decision import Decision, Verdict, decide, headline
+from perfpipe.analysis.gate.decision import Decision, Endpoint, Verdict, decide, headline
 from perfpipe.analysis.gate.limits import Limits, limits_of
 from perfpipe.analysis.trying.results import Compared as Results
 from perfpipe.calibrationrecord import Calibration
@@ -43,6 +43,7 @@ class Compared:
 
     A calibration of the workload on the machine says which changes count.  With `same_work` the
     second side must measure the same work as the first one.  `results` are those that they print.
+    The `endpoint` decides.
     """
 
     before: Named
@@ -52,6 +53,7 @@ class Compared:
     calibration: Calibration | None = None
     same_work: bool = False
     results: Results | None = None
+    endpoint: Endpoint = Endpoint.TIME
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -81,6 +83,7 @@ class Compared:
             replayed=replayed,
             confirmed=self.confirmed,
             calibration=self.calibration,
+            endpoint=self.endpoint,
         )
         return replace(decision, results=self.results)
 
@@ -113,6 +116,7 @@ def compared(
     *,
     allow_mixed: bool = False,
     same_work: bool = False,
+    endpoint: str = Endpoint.TIME,
 ) -> Compared:
     """Compare the sides behind two lists of names; raises InputError if they cannot be compared."""
     old, new = named(store, before, after, step_range=step_range, window=window)
@@ -124,6 +128,7 @@ def compared(
         calibration=calibration,
         same_work=same_work,
         results=compared_results(store, old.runs, new.runs, "runs of the baseline"),
+        endpoint=Endpoint(endpoint),
     )
 
 

@@ -15,7 +15,7 @@ from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.decision import Decision, Verdict, headline, name_of
 from perfpipe.analysis.gate.judging import change_of
 from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
-from perfpipe.units import format_ns
+from perfpipe.units import format_joules, format_ns
 
 #: A later comment finds and replaces the one that begins with this line.
 MARKER = "<!-- perfpipe check -->"
@@ -37,6 +37,7 @@ def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
         "aa": decision.alike,
         "reason": decision.reason,
         "basis": decision.basis,
+        "endpoint": decision.endpoint,
         "further_runs": decision.further_runs,
         "results": decision.results
         and {
@@ -45,16 +46,17 @@ def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
         },
         "why": {"text": why.text, "differences": [asdict(row) for row in why.rows]},
         "endpoints": [_row(pair) for pair in decision.endpoints],
+        "others": [_row(pair) for pair in decision.others],
         "kernels": [_row(pair) for pair in decision.kernels],
     }
 
 
 def _row(pair: Compared) -> dict[str, Any]:
     change = pair.change
+    unit = "j" if pair.is_energy else "ns"
     return {
         **pair.key._asdict(),
-        "before_ns": pair.before_ns,
-        "after_ns": pair.after_ns,
+        **dict(zip((f"before_{unit}", f"after_{unit}"), pair.medians, strict=True)),
         "change_pct": None if change is None else 100 * change.ratio,
         "low_pct": None if change is None or change.low is None else 100 * change.low,
         "high_pct": None if change is None or change.high is None else 100 * change.high,
@@ -82,7 +84,7 @@ def _case(kind: str, pair: Compared) -> Case:
     if kind == "kernels" and outcome == Outcome.FAILURE:
         outcome = Outcome.SKIPPED
     text = headline_of(pair)
-    seconds = (pair.after_ns or 0) / 1e9
+    seconds = 0 if pair.is_energy else (pair.after_ns or 0) / 1e9
     return Case(kind, name_of(pair), seconds, outcome, verdict, text)
 
 
@@ -96,7 +98,10 @@ def headline_of(pair: Compared) -> str:
 
 
 def bencher(decision: Decision) -> str:
-    """Return Bencher Metric Format: latency of each configuration, ns, with its 95 % interval."""
+    """Return Bencher Metric Format: each configuration with its 95 % interval.
+
+    The measure is latency, ns, or energy, J.
+    """
     found = {}
     for pair in decision.endpoints:
         times = pair.after.medians
@@ -104,9 +109,8 @@ def bencher(decision: Decision) -> str:
             continue
         low, high = _interval(times)
         value = statistics.median(times)
-        found[name_of(pair)] = {
-            "latency": {"value": value, "lower_value": low, "upper_value": high}
-        }
+        measure = "energy" if pair.is_energy else "latency"
+        found[name_of(pair)] = {measure: {"value": value, "lower_value": low, "upper_value": high}}
     return json.dumps(found, indent=1) + "\n"
 
 
@@ -122,20 +126,16 @@ def _interval(times: Sequence[float]) -> tuple[float, float]:
 
 
 def openmetrics(decision: Decision) -> str:
-    """Return OpenMetrics text: times before and after, the change, and the verdict."""
+    """Return OpenMetrics text: times or energies before and after, the change, and the verdict."""
     return "\n".join((*_samples(decision), "# EOF")) + "\n"
 
 
 def _samples(decision: Decision) -> Iterator[str]:
-    yield "# TYPE perfpipe_time_seconds gauge"
-    yield "# UNIT perfpipe_time_seconds seconds"
-    yield "# HELP perfpipe_time_seconds Median time of an iteration or step."
-    for pair in decision.endpoints:
-        for side, ns in (("before", pair.before_ns), ("after", pair.after_ns)):
-            if ns is not None:
-                yield f"perfpipe_time_seconds{_labels(name_of(pair), side=side)} {ns / 1e9!r}"
+    pairs = (*decision.endpoints, *decision.others)
+    yield from _medians([pair for pair in pairs if not pair.is_energy], "time", "seconds", 1e9)
+    yield from _medians([pair for pair in pairs if pair.is_energy], "energy", "joules", 1)
     yield "# TYPE perfpipe_change_ratio gauge"
-    yield "# HELP perfpipe_change_ratio Time after / time before - 1."
+    yield f"# HELP perfpipe_change_ratio {str(decision.endpoint).capitalize()} after / before - 1."
     for pair in decision.endpoints:
         if pair.change is not None:
             yield f"perfpipe_change_ratio{_labels(name_of(pair))} {pair.change.ratio!r}"
@@ -144,6 +144,19 @@ def _samples(decision: Decision) -> Iterator[str]:
     for verdict in Verdict:
         mark = int(verdict == decision.verdict)
         yield f'perfpipe_verdict{{perfpipe_verdict="{verdict}"}} {mark}'
+
+
+def _medians(pairs: Sequence[Compared], what: str, unit: str, scale: float) -> Iterator[str]:
+    """Yield a metric with the medians of pairs before and after; nothing without pairs."""
+    name = f"perfpipe_{what}_{unit}"
+    if pairs:
+        yield f"# TYPE {name} gauge"
+        yield f"# UNIT {name} {unit}"
+        yield f"# HELP {name} Median {what} of an iteration or step."
+    for pair in pairs:
+        for side, value in zip(("before", "after"), pair.medians, strict=True):
+            if value is not None:
+                yield f"{name}{_labels(name_of(pair), side=side)} {value / scale!r}"
 
 
 def _labels(configuration: str, **more: str) -> str:
@@ -200,9 +213,9 @@ _KERNELS = 10
 
 
 def rows(decision: Decision) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table: configurations, then kernels that changed."""
+    """Yield the rows of a table: configurations, what does not decide, kernels that changed."""
     changed = [p for p in decision.kernels if p.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)]
-    for pair in (*decision.endpoints, *changed[:_KERNELS]):
+    for pair in (*decision.endpoints, *decision.others, *changed[:_KERNELS]):
         data = _row(pair)
         interval = "-"
         if data["low_pct"] is not None:
@@ -210,12 +223,19 @@ def rows(decision: Decision) -> Iterator[tuple[str, ...]]:
         change = "-" if data["change_pct"] is None else f"{data['change_pct']:+.1f} %"
         yield (
             name_of(pair),
-            *(format_ns(ns) if ns is not None else "-" for ns in (pair.before_ns, pair.after_ns)),
+            *(_format(value, pair) for value in pair.medians),
             change,
             interval,
             " and ".join(str(count) for count in data["runs"]),
             str(pair.verdict),
         )
+
+
+def _format(value: float | None, pair: Compared) -> str:
+    """Return a median of a pair as text."""
+    if value is None:
+        return "-"
+    return format_joules(value) if pair.is_energy else format_ns(value)
 
 
 def why_rows(why: Explanation) -> Iterator[tuple[str, ...]]:

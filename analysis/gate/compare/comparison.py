@@ -21,6 +21,7 @@ from perfpipe.analysis.gate.judging import (
 from perfpipe.analysis.gate.limits import USUAL, Limits
 from perfpipe.analysis.gate.sides import (
     CAPTURE,
+    ENERGIES,
     ITERATION,
     KERNEL,
     PROFILED,
@@ -34,6 +35,9 @@ from perfpipe.analysis.thresholds import thresholds
 
 #: Parts that get a verdict; the others are categories of a step's budget, which explain it.
 ENDPOINTS = (ITERATION, STEP, WALL, CAPTURE, PROFILED)
+
+#: All parts that get a verdict.
+_JUDGED = (*ENDPOINTS, *ENERGIES, KERNEL)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,16 @@ class Compared:
     limit_pct: float
 
     @property
+    def is_energy(self) -> bool:
+        """Whether it is an energy in J, not a time in ns."""
+        return self.key.part in ENERGIES
+
+    @property
+    def medians(self) -> tuple[float | None, float | None]:
+        """Medians over the runs of both sides, in the unit of the part."""
+        return _median(self.before), _median(self.after)
+
+    @property
     def before_ns(self) -> float | None:
         """Median over the baseline's runs."""
         return _median(self.before)
@@ -68,12 +82,14 @@ class Compared:
 
 @dataclass(frozen=True)
 class Pairs:
-    """All pairs, kernels apart; whether the runs of the sides took turns, None if unknown.
+    """All pairs: `steps` are times.
 
-    `timers` are the steps of the timers, ns, by profiler, with their origin.  `beside` lists other
-    differences between the sides that may be a part of a change.  `unlike` is the reason why the
-    sides cannot be compared, None if they can.  `lost` are configurations that the baseline
-    measured and the other side did not, with the reason.
+    `in_turns` says whether the runs of the sides took turns, None if unknown.  `timers` are the
+    steps of the timers, ns, by profiler, with their origin.  `beside` lists other differences
+    between the sides that may be a part of a change.  `unlike` is the reason why the sides cannot
+    be compared, None if they can.  `lost` are configurations that the baseline measured and the
+    other side did not, with the reason.  `no_energy` are those whose energy is not known on both
+    sides, with the reason.
     """
 
     steps: tuple[Compared, ...]
@@ -83,6 +99,8 @@ class Pairs:
     beside: tuple[str, ...] = ()
     unlike: str | None = None
     lost: Mapping[str, str] = field(default_factory=dict)
+    energies: tuple[Compared, ...] = ()
+    no_energy: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def replicated(self) -> bool:
@@ -126,15 +144,32 @@ def pairs_of(
     )
     pairs = [judge_pair(key) for key in before.measured.keys() | after.measured.keys()]
     kernels = [pair for pair in pairs if pair.key.part == KERNEL]
+    energies = [pair for pair in pairs if pair.is_energy]
+    times = [pair for pair in pairs if pair.key.part != KERNEL and not pair.is_energy]
     return Pairs(
-        tuple(_by_configuration([pair for pair in pairs if pair.key.part != KERNEL])),
+        tuple(_by_configuration(times)),
         tuple(sorted(kernels, key=_by_time)),
         in_turns,
         timers,
         beside(before.facts, after.facts),
         unlike,
         lost,
+        tuple(sorted(energies, key=lambda p: (p.key.label, ENERGIES.index(p.key.part)))),
+        _no_energy(before, after),
     )
+
+
+def _no_energy(before: Side, after: Side) -> dict[str, str]:
+    """Return the configurations whose energy is not known on both sides, with the reason."""
+    found = {}
+    for label in sorted(before.labels & after.labels):
+        known = [{p for p in ENERGIES if side.has("", label, p)} for side in (before, after)]
+        if known[0] & known[1]:
+            continue
+        side, when = (after, "now") if known[0] else (before, "in the baseline")
+        why = side.no_energy.get(label) or "it was not measured, or differently on the other side"
+        found[label] = f"has no known energy {when}: {why}"
+    return found
 
 
 def _lost(before: Side, after: Side) -> dict[str, str]:
@@ -201,7 +236,9 @@ def _timers(before: Side, after: Side) -> dict[str, tuple[int, str]]:
 
 
 def _resolution(key: Key, after: Side, timers: dict[str, tuple[int, str]]) -> float:
-    """Return how far two readings of the same time can lie apart, ns."""
+    """Return how far two readings of the same time can lie apart, ns; 0 for energies."""
+    if key.part in ENERGIES:
+        return 0
     step = timers[key.profiler][0]
     # Each launch in a sum is rounded on its own.
     return step * statistics.median(after[key].launches) if key.part == PROFILED else step
@@ -211,7 +248,7 @@ def _adjusted(changes: dict[Key, Change]) -> dict[Key, float]:
     """Return the adjusted p-values: kernels together, endpoints with those of their kind."""
     families: dict[tuple[str, str], dict[Key, float]] = {}
     for key, change in changes.items():
-        if change.p is not None and key.part in (*ENDPOINTS, KERNEL):
+        if change.p is not None and key.part in _JUDGED:
             family = ("", KERNEL) if key.part == KERNEL else (key.profiler, key.part)
             families.setdefault(family, {})[key] = change.p
     found: dict[Key, float] = {}
@@ -252,7 +289,7 @@ class _Judge(NamedTuple):
     def _verdict(
         self, key: Key, old: Measured, new: Measured, change: Change | None, q: float | None
     ) -> tuple[str | None, str | None]:
-        if key.part not in (*ENDPOINTS, KERNEL):
+        if key.part not in _JUDGED:
             return None, None
         if not old.medians or not new.medians or change is None:
             return self._one_sided(key, "gone" if old.medians else "new")
@@ -298,6 +335,8 @@ class _Judge(NamedTuple):
         if other and any(side.has(key.profiler, key.label, other[0]) for side in self._sides):
             return "not comparable", other[1]
         lacks = self.after if verdict == "gone" else self.before
+        if key.part in ENERGIES:
+            return "not comparable", lacks.no_energy.get(key.label, "known on one side only")
         if key.part == KERNEL and key.profiler != "ncu" and key.label in lacks.hidden:
             return "not comparable", (
                 "CUDA graphs on the other side were traced as a whole, which hides their kernels "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfpipe.analysis.gate.compare.story import Comparison
-from perfpipe.analysis.gate.decision import Decision, headline
+from perfpipe.analysis.gate.decision import Decision, Endpoint, headline
 from perfpipe.analysis.report.opening.comparisons import change_of
 from perfpipe.analysis.report.sections.regression import tables_of
 from perfpipe.picture import Picture
@@ -49,7 +49,8 @@ def _opening(decision: Decision, comparison: Comparison, source: Source) -> Open
     subject = Fact("", " against ".join(fact.text for fact in comparison.sides[::-1]), source)
     action = str(decision.action).capitalize()
     decided = Tile("Decision", action, f"{decision.verdict}; {decision.advice}", source)
-    part = change_of(comparison)
+    # The tiles and the picture of a change are about time.
+    part = change_of(comparison) if decision.endpoint == Endpoint.TIME else None
     if part is None:
         return Opening(subject, Fact("", headline(decision), source), (decided,))
     tiles = (decided, *part.tiles[:_TILES])

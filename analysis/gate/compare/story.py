@@ -85,6 +85,21 @@ _STEP_COLUMNS = (
     Column("total_ns", "Difference", "ns", "", "time after minus time before"),
     *_BEHIND,
 )
+_ENERGY_COLUMNS = (
+    Column(
+        "what",
+        "Measured energy",
+        "text",
+        "",
+        "of a step that perfpipe observed, or of an execution without a profiler; idle power "
+        "included",
+    ),
+    _LABEL,
+    Column("before_j", "Before", "number", "J", "median over the baseline's runs"),
+    Column("after_j", "After", "number", "J", "median of the compared runs"),
+    *_BEFORE[2:],
+    *(column for column in _BEHIND if column.name != "sm_mhz"),
+)
 _KERNEL_COLUMNS = (
     Column("what", "Timed by", "text", "", "profiler that timed the kernel"),
     _LABEL,
@@ -137,6 +152,13 @@ def compare(
             _STEP_COLUMNS,
         ),
         (
+            "Regression check: energy",
+            "Energy of the GPUs that the program may use, compared with the baseline; "
+            f"{_ignored(pairs.energies)}. The verdict on the times does not depend on it.",
+            tuple(pair for pair in pairs.energies if pair.change),
+            _ENERGY_COLUMNS,
+        ),
+        (
             "Regression check: kernels",
             "Kernels by name, grid, block and configuration, tested together (Benjamini-Hochberg, "
             f"5 %), compared with the baseline; {_ignored(pairs.kernels)}.{_on_timers(pairs)}",
@@ -175,6 +197,7 @@ def _on_timers(pairs: Pairs) -> str:
 def _cells(pair: Compared, columns: Sequence[Column]) -> tuple[Value, ...]:
     key, change = pair.key, pair.change
     counts = [len(side.medians) for side in (pair.before, pair.after)]
+    before_j, after_j = pair.medians if pair.is_energy else (None, None)
     values: dict[str, Value] = {
         "what": _what(pair),
         "label": key.label,
@@ -183,6 +206,8 @@ def _cells(pair: Compared, columns: Sequence[Column]) -> tuple[Value, ...]:
         "block": key.block,
         "before_ns": pair.before_ns,
         "after_ns": pair.after_ns,
+        "before_j": before_j,
+        "after_j": after_j,
         "change_pct": _percent(change.ratio if change else _ratio(pair)),
         "low_pct": _percent(change and change.low) if pair.verdict else None,
         "high_pct": _percent(change and change.high) if pair.verdict else None,
