@@ -41,6 +41,21 @@ NOT_MEASURED = Gained()
 
 
 @dataclass(frozen=True)
+class Used:
+    """Energy of a unit, J, and of the plain program over the same units; None if unknown.
+
+    It is that of all GPUs that the program may use, idle power included: the median of launches.
+    """
+
+    joules: float | None = None
+    plain_joules: float | None = None
+
+
+#: No energy is known.
+UNKNOWN_ENERGY = Used()
+
+
+@dataclass(frozen=True)
 class LeverTrial:
     """What one lever did in a program.
 
@@ -75,6 +90,7 @@ class LeverTrial:
     risks: str = ""
     manual: str = ""
     ms: float | None = None
+    energy: Used = UNKNOWN_ENERGY
 
     def __post_init__(self) -> None:
         _hide(self, "why", "applied", "results_why", "manual")
@@ -105,6 +121,7 @@ class StackTrial:
     memory_bytes: int | None = None
     launches: int = 0
     manual: str = ""
+    energy: Used = UNKNOWN_ENERGY
 
     def __post_init__(self) -> None:
         _hide(self, "results_why", "manual")
@@ -116,7 +133,8 @@ class Trial:
 
     `unit` is step, token, call, iteration or launch; `plain_ms` is the time of one.  `aa` compares
     the plain program with itself.  `diagnosis` is the verdict on its timeline; `unsteady` is why
-    its launches cannot be compared, empty if they can.
+    its launches cannot be compared, empty if they can.  `plain_energy_j` is the energy of a unit
+    from `energy_source`, or `energy_missing` says why it is unknown.
     """
 
     trial_id: str
@@ -142,6 +160,9 @@ class Trial:
     unsteady: str = ""
     notes: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)
+    plain_energy_j: float | None = None
+    energy_source: str | None = None
+    energy_missing: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", hide_words(self.words))
@@ -311,6 +332,31 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[_Row], Any]], ...] = (
         "peak of the GPU memory that PyTorch reserved, bytes",
         lambda row: row.own.memory_bytes,
     ),
+    (
+        "energy_j",
+        "DOUBLE",
+        "energy of one unit with the lever, J, over all GPUs that the program may use, idle power "
+        "included; NULL if unknown",
+        lambda row: row.own.energy.joules,
+    ),
+    (
+        "plain_energy_j",
+        "DOUBLE",
+        "energy of one unit of the unchanged program, over the same units, J; NULL if unknown",
+        lambda row: row.own.energy.plain_joules,
+    ),
+    (
+        "energy_source",
+        "VARCHAR",
+        "source of the energy: NVML energy counter, or power samples with their rate",
+        lambda row: row.trial.energy_source,
+    ),
+    (
+        "energy_missing",
+        "VARCHAR",
+        "why the energy of the unchanged program is unknown",
+        lambda row: row.trial.energy_missing,
+    ),
     ("launches", "BIGINT", "number of launches with the lever", lambda row: row.own.launches),
     (
         "exceeds_bound",
@@ -419,4 +465,5 @@ def _as_lever(stack: StackTrial) -> LeverTrial:
         memory_bytes=stack.memory_bytes,
         launches=stack.launches,
         manual=stack.manual,
+        energy=stack.energy,
     )

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from perfpipe.analysis.session import Session
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import _table, finding_files
 from perfpipe.catalogue import CATALOGUE
 from perfpipe.database import SQL_TYPES, create_table
@@ -397,3 +398,17 @@ def claims(subject: str) -> frozenset[str]:
     """Return the claims that findings about a subject, timeline or kernel, can make."""
     own = finding_files() if subject == "timeline" else {}
     return frozenset((*_table()[subject], *own))
+
+
+@pytest.fixture
+def least_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[float], None]]:
+    """Sets the shortest time whose energy is known; a busy machine may not read for long."""
+
+    def set_least(seconds: float) -> None:
+        own = tmp_path / "thresholds.toml"
+        own.write_text(f"[energy]\nleast_counter_s = {seconds}\ngap_s = 1000\n")
+        monkeypatch.setenv("PERFPIPE_THRESHOLDS", str(own))
+        thresholds.cache_clear()
+
+    yield set_least
+    thresholds.cache_clear()

@@ -7,7 +7,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,6 @@ from perfpipe.analysis.energy import (
 )
 from perfpipe.analysis.observed import Span, steady_steps
 from perfpipe.analysis.report.energy import energy_of
-from perfpipe.analysis.thresholds import thresholds
 from perfpipe.energyrecord import Energy, together
 from perfpipe.pipelines.collectors.energy import metering
 from perfpipe.runrecord import GpuState, OneGpu, RunRecord, TaskResult
@@ -306,20 +305,6 @@ def test_only_gpus_that_the_program_may_use_are_read(monkeypatch: pytest.MonkeyP
     with metering({}, wanted=False) as meter:
         pass
     assert "not requested" in str(meter.unread().steps_missing)
-
-
-@pytest.fixture
-def least_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[float], None]]:
-    """Sets the shortest time whose energy is known; a busy machine may not read for long."""
-
-    def set_least(seconds: float) -> None:
-        own = tmp_path / "thresholds.toml"
-        own.write_text(f"[energy]\nleast_counter_s = {seconds}\ngap_s = 1000\n")
-        monkeypatch.setenv("PERFPIPE_THRESHOLDS", str(own))
-        thresholds.cache_clear()
-
-    yield set_least
-    thresholds.cache_clear()
 
 
 #: Takes 60 steps of 5 ms at least, without a GPU.

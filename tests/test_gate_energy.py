@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,26 +192,18 @@ def test_check_decides_by_energy(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_ab_shows_energy_beside_times(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_s: Callable[[float], None]
 ) -> None:
-    """On GPUs that always take 100 W; the time decides."""
+    """On a GPU that always takes 100 W; the time decides."""
     install(monkeypatch, [Gpu()])
-    own = tmp_path / "thresholds.toml"
-    own.write_text("[energy]\nleast_counter_s = 0.001\ngap_s = 1000\n")
-    monkeypatch.setenv("PERFPIPE_THRESHOLDS", str(own))
+    least_s(0.001)
     code = 'import time; time.sleep(0.2); print(\'{"perfpipe": "time", "ms": [1.0]}\')'
     (tmp_path / "w.yaml").write_text(
         f"version: 1\nname: w\ncommand: ['{{python}}', -c, {json.dumps(code)}]\n"
         "matrix: {n: [1]}\n"
     )
-    from perfpipe.analysis.thresholds import thresholds
-
-    thresholds.cache_clear()
-    try:
-        words = ("ab", "w.yaml", "--aa", "--rounds", "3", "--no-early-stop", "--json")
-        assert cli(*words) == 0, cli.err
-    finally:
-        thresholds.cache_clear()
+    words = ("ab", "w.yaml", "--aa", "--rounds", "3", "--no-early-stop", "--json")
+    assert cli(*words) == 0, cli.err
     answer = json.loads(cli.out)
     assert answer["verdict"] == "same"
     (other,) = answer["others"]

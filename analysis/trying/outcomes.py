@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial
-from perfpipe.units import counted
+from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial, Used
+from perfpipe.units import counted, format_joules
 
 #: What the comparison of results says, in words.
 RESULTS = {
@@ -51,6 +51,20 @@ def start_up(own: LeverTrial, unit: str) -> str:
     if own.verdict == "gain" and own.pays_after is not None:
         pays = f", pays after {counted(round(own.pays_after), unit)}"
     return f"{own.start_up_s:.1f} s{pays}"
+
+
+def energy(used: Used) -> str:
+    """Return an energy with its change; empty if it is unknown.
+
+    >>> energy(Used(1.5, 2.0))
+    '1.5 J (-25.0 %)'
+    """
+    if used.joules is None:
+        return ""
+    if not used.plain_joules:
+        return format_joules(used.joules)
+    change = 100 * (used.joules / used.plain_joules - 1)
+    return f"{format_joules(used.joules)} ({change:+.1f} %)"
 
 
 @dataclass(frozen=True)

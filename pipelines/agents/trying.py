@@ -90,6 +90,8 @@ def _lever(own: Mapping[str, Any]) -> dict[str, Any]:
         "results": RESULTS[own["results"]],
         "why": sentence(own["why"] or own["results_why"] or None),
         "memory_bytes": own["memory_bytes"],
+        "energy_j": value(own["energy_j"]),
+        "plain_energy_j": value(own["plain_energy_j"]),
         "start_up_s": value(own["start_up_s"]),
         "change": _lines(own["manual"]),
     }

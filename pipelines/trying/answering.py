@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perfpipe.analysis.trying.outcomes import RESULTS, Outcome, interval, saved, start_up
+from perfpipe.analysis.trying.outcomes import (
+    RESULTS,
+    Outcome,
+    energy,
+    interval,
+    saved,
+    start_up,
+)
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
@@ -15,19 +22,21 @@ from perfpipe.trialrecord import (
     LeverTrial,
     StackTrial,
     Trial,
+    Used,
 )
-from perfpipe.units import counted, format_bytes, format_ns
+from perfpipe.units import counted, format_bytes, format_joules, format_ns
 
 #: Begins the headline of a trial that found that no lever helps.
 _NOTHING = "Nothing to gain"
 
 #: Titles of the table.
 TITLES = (
-    "lever", "gain", "interval", "verdict", "bound", "results", "memory", "start-up", "applied to",
+    "lever", "gain", "interval", "verdict", "bound", "results", "memory", "start-up", "energy",
+    "applied to",
 )  # fmt: skip
 
 #: Columns whose cells stay on one line.
-WHOLE = ("gain", "verdict")
+WHOLE = ("gain", "verdict", "energy")
 
 
 def as_data(trial: Trial) -> dict[str, Any]:
@@ -43,7 +52,10 @@ def as_data(trial: Trial) -> dict[str, Any]:
             "median_ms": trial.plain_ms,
             "n": trial.plain_launches,
             "memory_bytes": trial.plain_memory_bytes,
+            "energy_j": trial.plain_energy_j,
         },
+        "energy_source": trial.energy_source,
+        "energy_missing": trial.energy_missing,
         "aa": {**_gain(trial.aa), "results": trial.aa_results},
         "levers": [_lever(own) for own in trial.levers],
         "stack": _stack(trial.stack),
@@ -60,6 +72,10 @@ def as_data(trial: Trial) -> dict[str, Any]:
 def _gain(gained: Gained) -> dict[str, Any]:
     interval = None if gained.low_pct is None else [gained.low_pct, gained.high_pct]
     return {"gain_pct": gained.gain_pct, "interval_pct": interval}
+
+
+def _energy(used: Used) -> dict[str, Any]:
+    return {"energy_j": used.joules, "plain_energy_j": used.plain_joules}
 
 
 def _lever(own: LeverTrial) -> dict[str, Any]:
@@ -80,6 +96,7 @@ def _lever(own: LeverTrial) -> dict[str, Any]:
         "start_up_s": own.start_up_s,
         "pays_after": own.pays_after,
         "memory_bytes": own.memory_bytes,
+        **_energy(own.energy),
         "launches": own.launches,
         "manual": own.manual,
     }
@@ -96,6 +113,7 @@ def _stack(stack: StackTrial | None) -> dict[str, Any] | None:
         "results_why": stack.results_why,
         "median_ms": stack.ms,
         "memory_bytes": stack.memory_bytes,
+        **_energy(stack.energy),
         "manual": stack.manual,
     }
 
@@ -105,6 +123,9 @@ def headline(trial: Trial) -> str:
     stack = trial.stack
     if stack is not None and stack.verdict == "gain" and stack.plain_ms and stack.ms:
         times = f"{format_ns(1e6 * stack.plain_ms)} -> {format_ns(1e6 * stack.ms)} a {trial.unit}"
+        if stack.energy.joules is not None and stack.energy.plain_joules is not None:
+            ends = stack.energy.plain_joules, stack.energy.joules
+            times += f"; {' -> '.join(map(format_joules, ends))}"
         return (
             f"{' + '.join(stack.levers)}: {saved(stack.gained)} ({times}), results "
             f"{RESULTS[stack.results]}"
@@ -194,6 +215,7 @@ def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
             RESULTS[own.results],
             format_bytes(own.memory_bytes) if own.memory_bytes else "",
             start_up(own, trial.unit),
+            energy(own.energy),
             "; ".join(own.applied),
         )
 
@@ -207,6 +229,11 @@ def lines(trial: Trial) -> Iterator[str]:
             f"Without changes: {format_ns(1e6 * trial.plain_ms)} a {trial.unit} ({n} on "
             f"{trial.gpu}); compared with itself: {saved(trial.aa) or 'too few launches'}, results "
             f"{RESULTS[trial.aa_results]}"
+        )
+    if trial.plain_energy_j is not None:
+        yield (
+            f"Energy without changes: {format_joules(trial.plain_energy_j)} a {trial.unit} "
+            f"({trial.energy_source}; all GPUs that the program may use, idle power included)"
         )
 
 

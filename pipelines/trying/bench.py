@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from perfpipe.analysis.energy import Unknown, course_of
+from perfpipe.analysis.trying.energy import unit_j
 from perfpipe.analysis.trying.pace import Pace, Window, window
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launched, Launches, failed
+from perfpipe.trialrecord import Used
 
 #: How much longer than the plain program a launch may take: times, and s.
 _TIMES, _MORE_S = 3.0, 60.0
@@ -114,3 +117,31 @@ def sides(before: Sequence[Launched], after: Sequence[Launched]) -> Sides:
 def times(of: Callable[[Pace], float | None], launches: Iterable[Launched]) -> list[float]:
     """Return what a function finds in each launch, ms, without those whose time is unknown."""
     return [ms for own in launches if (ms := of(own.pace)) is not None]
+
+
+@dataclass(frozen=True)
+class UnitEnergy:
+    """The energy of a unit, J: the median of launches, with its source; or why it is unknown."""
+
+    joules: float | None = None
+    source: str | None = None
+    missing: str | None = None
+
+
+def energy_of(launches: Iterable[Launched], chosen: Window) -> UnitEnergy:
+    """Return the energy of a unit in launches; unknown unless it is known in all of them."""
+    found, source = [], None
+    try:
+        for own in launches:
+            course = course_of(own.readings)
+            source = course.source
+            found.append(unit_j(course, own.pace, chosen))
+    except Unknown as why:
+        return UnitEnergy(source=source, missing=str(why))
+    return UnitEnergy(statistics.median(found), source) if found else UnitEnergy()
+
+
+def used(plain: Sequence[Launched], other: Sequence[Launched], chosen: Window) -> Used:
+    """Return the energy of a unit in the launches of an arm, and of the plain program."""
+    joules, plain_joules = (energy_of(side, chosen).joules for side in (other, plain))
+    return Used(joules, plain_joules)

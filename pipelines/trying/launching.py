@@ -7,15 +7,17 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perfpipe.analysis.energy import Readings
 from perfpipe.analysis.trying import pace, results
 from perfpipe.analysis.trying.pace import Pace
 from perfpipe.analysis.trying.results import Results
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.collectors.base import COLLECTOR_VARIABLE, interrupting
+from perfpipe.pipelines.collectors.energy import metering
 from perfpipe.pipelines.collectors.observing import HELPER, injecting
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.protocol import ProgramOutput
@@ -37,6 +39,9 @@ _TOO_LONG = " (--steps and --duration end each launch earlier)"
 
 #: The pace of a launch that did not begin.
 NO_PACE = Pace(pace.LAUNCH, (), (), (), 0.0, (), False)
+
+#: Nothing was read of GPUs.
+NOT_READ = Readings(missing="the launch did not begin")
 
 #: Seed of the random numbers of programs that set none, so that launches can be compared.
 SEED = 0
@@ -131,6 +136,7 @@ class Launched:
     outside: tuple[str, ...] = ()
     place: str = ""
     notes: tuple[str, ...] = ()
+    readings: Readings = NOT_READ
 
     @property
     def batches_held(self) -> int:
@@ -179,16 +185,19 @@ class Launches:
             words = [*wrapper, *place.rewritten(program.command(arm.arguments))]
             if program.duration is not None:
                 words = [*interrupting("timeout", program.duration, _GRACE_S), *words]
-            began_ns = time.perf_counter_ns()
-            finished = run(
-                [*place.wrapper, *words],
-                cwd=place.cwd,
-                env=place.variables({**variables, **(env or {})}),
-                timeout=timeout or program.timeout,
-                log=log,
-                on_line=said.feed,
-            )
+            settings = {**variables, **(env or {})}
+            with metering(settings) as meter:
+                began_ns = time.perf_counter_ns()
+                finished = run(
+                    [*place.wrapper, *words],
+                    cwd=place.cwd,
+                    env=place.variables(settings),
+                    timeout=timeout or program.timeout,
+                    log=log,
+                    on_line=said.feed,
+                )
             done = self._read(arm, folder, place, finished, said, began_ns)
+            done = replace(done, readings=meter.readings())
         # The first launch may fill caches, such as those of downloaded models.
         self._offline = self._offline or done.failure is None
         return done

@@ -14,7 +14,7 @@ from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.runs import new_id
 from perfpipe.pipelines.signals import Ended
-from perfpipe.pipelines.trying.bench import Bench
+from perfpipe.pipelines.trying.bench import Bench, energy_of, sides
 from perfpipe.pipelines.trying.choosing import Candidate, candidates
 from perfpipe.pipelines.trying.diagnosing import Diagnosis, diagnosis_of
 from perfpipe.pipelines.trying.launching import PLAIN, Launched, Launches, Program
@@ -118,6 +118,7 @@ class _State:
         """What is known so far."""
         trying, bench, run = self._trying, self._trying.bench, self.diagnosed.run
         subject, first = self._subject, self.first
+        energy = energy_of(bench.plain, sides(bench.plain, bench.plain).window)
         return Trial(
             trial_id=self.trial_id,
             program=subject.workload.name,
@@ -142,6 +143,9 @@ class _State:
             unsteady=trying.unsteady,
             notes=(*trying.notes, *(first.notes if first else ()), *_outside(first)),
             provenance=provenance(),
+            plain_energy_j=energy.joules,
+            energy_source=energy.source,
+            energy_missing=energy.missing,
         )
 
 

@@ -25,7 +25,7 @@ from perfpipe.analysis.trying.verdict import (
     order,
     scatter_of,
 )
-from perfpipe.pipelines.trying.bench import COMPILES_S, Bench, Sides, sides, times
+from perfpipe.pipelines.trying.bench import COMPILES_S, Bench, Sides, sides, times, used
 from perfpipe.pipelines.trying.choosing import Candidate, within_budget
 from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launched
 from perfpipe.pipelines.trying.levers import exclusive
@@ -33,9 +33,11 @@ from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
     NOT_MEASURED,
+    UNKNOWN_ENERGY,
     Gained,
     LeverTrial,
     StackTrial,
+    Used,
 )
 from perfpipe.units import counted, format_ns
 
@@ -237,6 +239,7 @@ class Trying:
             both.window.note,
             gained=Gained(found.gain_pct, found.low_pct, found.high_pct),
             in_steps=_in_steps(both, self.bench.plain, launched),
+            energy=used(self.bench.plain, launched, both.window),
             results=results,
             start_up_s=start_up,
             pays_after=pays,
@@ -370,6 +373,7 @@ class Trying:
             ms=statistics.median(both.after),
             plain_ms=statistics.median(both.before),
             memory_bytes=fresh[arm.name][-1].memory_bytes,
+            energy=used(fresh[PLAIN.name], fresh[arm.name], both.window),
             launches=len(fresh[arm.name]),
             manual="\n".join(text for own in arm.levers if (text := rows[own.name].manual)),
         )
@@ -422,6 +426,7 @@ def _row(
     *,
     gained: Gained = NOT_MEASURED,
     in_steps: Gained = NOT_MEASURED,
+    energy: Used = UNKNOWN_ENERGY,
     results: Compared | None = None,
     start_up_s: float | None = None,
     pays_after: float | None = None,
@@ -437,6 +442,7 @@ def _row(
         verdict=verdict,
         gained=gained,
         in_steps=in_steps,
+        energy=energy,
         why=why,
         technique=advice.technique if advice else next(iter(lever.answers), None),
         finding=advice.finding if advice else None,

@@ -50,6 +50,13 @@ _COLUMNS = (
         "memory_bytes", "GPU memory", "bytes", "", "peak of the GPU memory that PyTorch reserved"
     ),
     Column(
+        "energy_j",
+        "Energy",
+        "number",
+        "J",
+        "energy of a unit, over all GPUs that the program may use, idle power included",
+    ),
+    Column(
         "start_up_s", "Start-up", "number", "s", "time that the lever takes once, as to compile"
     ),
     Column(
@@ -99,6 +106,7 @@ def _plain(trial: dict[str, Value]) -> tuple[Value, ...]:
         **{end: trial[f"aa_{end}"] for end in ("gain_pct", "low_pct", "high_pct")},
         "results": RESULTS[str(trial["aa_results"])],
         "memory_bytes": trial["plain_memory_bytes"],
+        "energy_j": trial["plain_energy_j"],
         "launches": trial["plain_launches"],
         "why": why,
     }
