@@ -85,7 +85,7 @@ class Energy:
     @derived("DOUBLE", "median of the average power of an execution, W: energy_j / energy_window_s")
     def mean_power_w(self) -> float | None:
         """Median over the launches of their average power, W."""
-        pairs = zip(self.launches_j, self.windows_s, strict=True)
+        pairs = zip(self.launches_j, self.windows_s, strict=False)  # a file may have anything
         return _median([j / s if j is not None and s else None for j, s in pairs])
 
     @property

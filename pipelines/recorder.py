@@ -111,6 +111,8 @@ def _task(store: Store, task: TaskResult, directory: Path) -> dict[str, Any]:
         entry["error"] = mask(entry["error"], names)
     if len(task.launches_ms) < 2:
         entry.pop("launches_ms", None)
+    if task.energy is None or task.energy.source is None:
+        entry.pop("energy", None)
     files = [_file(store, task, name, directory) for name in task.files]
     return entry | ({"files": files} if files else {})
 

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from perfpipe.decoding import decode
+from perfpipe.energyrecord import Energy
 from perfpipe.errors import InputError, brief
 from perfpipe.paths import is_plain
 from perfpipe.pipelines.runs import result_of
@@ -50,6 +51,7 @@ class RecordedTask(BaseModel):
     validation: Annotated[Validation | None, _read_as(Validation | None)] = None
     kernel: Annotated[Kernel | None, _read_as(Kernel | None)] = None
     gpu_state: Annotated[GpuState | None, _read_as(GpuState | None)] = None
+    energy: Annotated[Energy | None, _read_as(Energy | None)] = None
     files: list[str] = []
 
     def result(self, task: Task) -> TaskResult:

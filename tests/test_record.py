@@ -8,6 +8,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from conftest import ROOT, Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfpipe.energyrecord import Energy
 from perfpipe.ingest.masking import mask, mask_bytes, names_in
 from perfpipe.ingest.reading import ingest
 from perfpipe.ingest.scrub import scrub_file
@@ -68,13 +70,18 @@ def measured(once: Path, tmp_path: Path, profilers: Path, cli: Cli) -> Path:
 
 def test_a_recording_replays_what_was_measured(measured: Path, cli: Cli, tmp_path: Path) -> None:
     (before,) = Store(tmp_path / "store").runs()
+    energy = Energy("NVML energy counter", (50.0,), (2.5,), (None,), (None,), gpus=1, idle_w=70)
+    tasks = tuple(replace(task, energy=energy) for task in before.tasks)
+    before = replace(before, tasks=tasks)
+    Store(tmp_path / "store").write_run(before)
     assert cli("record", "--to", tmp_path / "rec", "--limit", "9") == 0, cli.err
     words = ("run", measured, "--collector", "replay", "--store", tmp_path / "other")
     assert cli(*words) == 0
     assert cli("report", "--md", "--store", tmp_path / "other") == 0
     (after,) = Store(tmp_path / "other").runs()
     for ours, theirs in zip(before.tasks, after.tasks, strict=True):
-        for name in ("params", "times_ms", "launches_ms", "timing_method", "validation", "kernel"):
+        kept = ("times_ms", "launches_ms", "timing_method", "validation", "kernel", "energy")
+        for name in ("params", *kept):
             assert getattr(theirs, name) == getattr(ours, name), name
         assert len(theirs.reports) == 2
     assert after.recording and after.recording.tools["torch"] == "2.11.0"
