@@ -196,6 +196,7 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
     assert cli("ab", str(path), "--git", "HEAD~1..HEAD", "--build", "false") == 1
     assert "false failed in a" in cli.err
     assert cli("ab", str(path), "--git", "HEAD..nowhere") == 2
+    assert "nowhere is not a commit in this repository" in cli.err
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
         ([], "the arms are identical"),
         (["--b", "size=1,2"], "an arm takes one value per parameter"),
         (["--b", "cwd=nowhere"], "--b: no such directory"),
-        (["--git", "HEAD"], "expected two commits, A..B"),
+        (["--git", "HEAD"], "expected two commits, A..B or A...B"),
         (["--b", "x"], "expected NAME=VALUE"),
         (["--b", "env.A=1", "--build", "make"], "--build needs --git"),
         (["--aa", "--b", "env.A=1"], "both arms are A"),

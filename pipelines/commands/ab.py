@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 @click.option(
     "--git",
     "span",
-    metavar="A..B",
-    help="Compare two commits, each in its own work tree.",
+    metavar="A..B|A...B",
+    help="Compare two commits, each in its own work tree; with three dots, B and the last common "
+    "ancestor of A and B.",
 )
 @click.option(
     "--build",
@@ -108,7 +109,7 @@ def ab_command(
     perfpipe ab workloads/gemm.yaml --a dtype=fp16 --b dtype=bf16
     perfpipe ab w.yaml --b env.CUDA_LAUNCH_BLOCKING=1 --rounds 10
     perfpipe ab w.yaml --b cwd=../other-checkout --b python=/opt/new/bin/python
-    perfpipe ab w.yaml --git main..HEAD --build 'make -j8' --explain --md comment.md
+    perfpipe ab w.yaml --git main...HEAD --build 'make -j8' --explain --md comment.md
     perfpipe ab w.yaml --aa --a size=4096 --rounds 10 --no-early-stop
     """
     from perfpipe.analysis.gate.decision import Verdict

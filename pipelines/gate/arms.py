@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.gate.commits import git, two_commits
 from perfpipe.pipelines.options import pairs, scalar
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.tasks import Task, directory_of, tasks
 from perfpipe.pipelines.workload import Execution, Scalar, Workload, load_workload
 from perfpipe.scratch import scratch
 
-#: How long git may take to make or remove a work tree, and a build, s.
+#: How long git may take to remove a work tree, and a build, s.
 _GIT_S, _BUILD_S = 600.0, 7200.0
 
 #: Parts of an arm besides parameters.
@@ -108,23 +109,19 @@ def labels_of(arms: Sequence[Arm]) -> list[str]:
 
 @contextmanager
 def checkouts(path: Path, span: str, build: str | None) -> Iterator[tuple[Path, Path]]:
-    """Yield the workload's directory in work trees of two commits, A..B, each built.
+    """Yield the workload's directory in work trees of two commits, A..B or A...B, each built.
 
     The trees are removed in the end.  Raises InputError for an invalid commit, TaskFailed if a
     build fails.
     """
-    first, dots, second = span.partition("..")
-    if not dots or not first or not second:
-        raise InputError(f"--git {span}: expected two commits, A..B")
     here = path.resolve().parent
-    root = Path(_git(here, "rev-parse", "--show-toplevel").strip())
-    names = (f"{commit}^{{commit}}" for commit in (first, second))
-    commits = [_git(here, "rev-parse", "--verify", name).strip() for name in names]
+    commits = two_commits(here, span)
+    root = Path(git(here, "rev-parse", "--show-toplevel"))
     with scratch() as folder:
         trees = [folder / name for name in ("a", "b")]
         try:
             for tree, commit in zip(trees, commits, strict=True):
-                _git(root, "worktree", "add", "--detach", str(tree), commit)
+                git(root, "worktree", "add", "--detach", str(tree), commit)
                 _build(tree, build)
             inside = here.relative_to(root)
             yield trees[0] / inside, trees[1] / inside
@@ -140,10 +137,3 @@ def _build(tree: Path, command: str | None) -> None:
     done = run(shlex.split(command), cwd=tree, timeout=_BUILD_S)
     if not done.ok:
         raise TaskFailed(f"{command} failed in {tree.name}: {done.complaint()}")
-
-
-def _git(where: Path, *words: str) -> str:
-    done = run(["git", "-C", str(where), *words], timeout=_GIT_S)
-    if not done.ok:
-        raise InputError(f"git {' '.join(words[:2])}: {done.complaint()}")
-    return done.stdout
