@@ -13,7 +13,7 @@ import pytest
 from conftest import Cli
 from test_junit import check
 
-from perfpipe.analysis.gate.check import document_of, side_from
+from perfpipe.analysis.gate.check import Exported, document_of, exported_from
 from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.compare.differences import Difference
 from perfpipe.analysis.gate.compare.explain import Explanation
@@ -101,16 +101,16 @@ def test_the_primary_endpoint() -> None:
 
 
 def test_an_exported_side_is_the_same(tmp_path: Path) -> None:
-    before = side("A", a=FAST, b=times(2))
+    before = Exported(replace(side("A", a=FAST, b=times(2)), names=tuple("abcde")))
     text = json.dumps(document_of(before))
-    assert side_from(json.loads(text), "b.json") == before
+    assert exported_from(json.loads(text), "b.json") == before
     for content, sentence in (
         ({}, "b.json: not an exported baseline"),
         ({**document_of(before), "version": 9}, "version 9, but this perfpipe reads 1"),
         ({**document_of(before), "names": 3}, "incomplete or invalid baseline"),
     ):
         with pytest.raises(InputError, match=sentence):
-            side_from(content, "b.json")
+            exported_from(content, "b.json")
 
 
 def test_what_other_tools_read() -> None:

@@ -25,6 +25,7 @@ def baseline_command() -> None:
     \b
     perfpipe baseline set main run1 run2 run3
     perfpipe baseline export main baseline.json     # a small file; no store needed
+    perfpipe baseline show baseline.json
     perfpipe check --baseline baseline.json
     """
 
@@ -104,13 +105,17 @@ def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
 def export_command(
     name: str, file: Path, window: str, step_range: str | int | None, store_path: str | None
 ) -> None:
-    """Write a baseline's measurements, without profiles, to a small JSON file."""
+    """Write a baseline's measurements, without profiles, to a small JSON file.
+
+    The file also has the calibration of the workload on this kind of machine, if there is one.
+    """
     import json
 
-    from perfpipe.analysis.gate.check import document_of
+    from perfpipe.analysis.gate.check import Exported, document_of
     from perfpipe.analysis.gate.compare.comparison import ENDPOINTS
     from perfpipe.analysis.gate.sides import WALL
     from perfpipe.pipelines.console import say
+    from perfpipe.pipelines.gate.calibrate import calibration_of
     from perfpipe.pipelines.gate.sides import named
     from perfpipe.pipelines.writing import write_text
 
@@ -129,5 +134,35 @@ def export_command(
     silent = sorted({key.label for key in found.side.measured if key.part == WALL})
     if silent:
         say(f"{', '.join(silent)}: the program prints no times; its wall time is compared")
-    write_text(file, json.dumps(document_of(found.side), indent=1) + "\n")
+    exported = Exported(found.side, calibration_of(store, found.runs))
+    write_text(file, json.dumps(document_of(exported), indent=1) + "\n")
     click.echo(file)
+
+
+@baseline_command.command("show")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option()
+def show_command(file: Path, as_json: bool) -> None:
+    """Check an exported baseline, and show what it contains.
+
+    The exit code is 2 if FILE is missing or not valid.
+    """
+    from perfpipe.analysis.facts import MACHINE, MACHINE_MODEL, PROGRAM, WORKLOAD
+    from perfpipe.pipelines.gate.sides import exported
+
+    found = exported(file)
+    facts = found.side.facts
+    about = {
+        "runs": found.side.names,
+        "workload": facts.values(PROGRAM, WORKLOAD),
+        "machine": facts.values(MACHINE, MACHINE_MODEL),
+        "configurations": sorted(found.side.labels),
+    }
+    if as_json:
+        calibration = found.calibration and asdict(found.calibration)
+        click.echo(json_document(**about, calibration=calibration))
+        return
+    for name, values in about.items():
+        click.echo(f"{name}: {', '.join(values) or 'unknown'}")
+    calibrated = "none" if found.calibration is None else f"{found.calibration.at[:10]}"
+    click.echo(f"calibration: {calibrated}")

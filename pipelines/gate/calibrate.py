@@ -76,16 +76,35 @@ def machine_of(arm: Arm) -> str | None:
     return machine(arm.workload.env) if execution.kind == "local" else None
 
 
-def calibration_for(arm: Arm, store: Store) -> Calibration | None:
-    """Return the calibration of an arm's workload on this machine, if there is one."""
+def calibration_for(
+    arm: Arm, store: Store, carried: Calibration | None = None
+) -> Calibration | None:
+    """Return the calibration of an arm's workload on this machine, if there is one.
+
+    The calibration of the store comes before one that an exported baseline carried here.
+    """
     where = machine_of(arm)
-    return (where and calibrationrecord.read(store.root, arm.workload.name, where)) or None
+    return _calibration(store, arm.workload.name, where, carried) if where else None
 
 
-def calibration_of(store: Store, runs: Sequence[RunRecord]) -> Calibration | None:
-    """Return the calibration of the workload of some runs on the machine where they all ran."""
+def calibration_of(
+    store: Store, runs: Sequence[RunRecord], carried: Calibration | None = None
+) -> Calibration | None:
+    """Return the calibration of the workload of some runs on the machine where they all ran.
+
+    The calibration of the store comes before one that an exported baseline carried here.
+    """
     names = {run.workload for run in runs}
     machines = {task.ran and task.ran.machine for run in runs for task in run.tasks}
     if len(names) != 1 or len(machines) != 1 or None in machines:
         return None
-    return calibrationrecord.read(store.root, names.pop(), machines.pop() or "")
+    return _calibration(store, names.pop(), machines.pop() or "", carried)
+
+
+def _calibration(
+    store: Store, workload: str, machine: str, carried: Calibration | None
+) -> Calibration | None:
+    if own := calibrationrecord.read(store.root, workload, machine):
+        return own
+    fits = carried is not None and (carried.workload, carried.machine) == (workload, machine)
+    return carried if fits else None

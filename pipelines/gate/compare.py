@@ -120,12 +120,11 @@ def compared(
 ) -> Compared:
     """Compare the sides behind two lists of names; raises InputError if they cannot be compared."""
     old, new = named(store, before, after, step_range=step_range, window=window)
-    calibration = calibration_of(store, new.runs)
     return Compared(
         old,
         new,
         allow_mixed=allow_mixed,
-        calibration=calibration,
+        calibration=calibration_of(store, new.runs, old.calibration),
         same_work=same_work,
         results=compared_results(store, old.runs, new.runs, "runs of the baseline"),
         endpoint=Endpoint(endpoint),

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from perfpipe import baselinerecord
 from perfpipe.analysis.gate import sides
-from perfpipe.analysis.gate.check import side_from
+from perfpipe.analysis.gate.check import exported_from
 from perfpipe.analysis.gate.sides import Side
 from perfpipe.analysis.gate.timed import comparable_runs
 from perfpipe.analysis.session import Session
+from perfpipe.calibrationrecord import Calibration
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import read_json
 from perfpipe.pipelines.rereading import rereading
@@ -25,11 +26,12 @@ from perfpipe.windows import STEADY
 
 @dataclass(frozen=True)
 class Named:
-    """A side with its runs and reports; an exported baseline does not have any."""
+    """A side with its runs and reports; an exported baseline has its calibration instead."""
 
     side: Side
     runs: tuple[RunRecord, ...] = ()
     reports: tuple[str, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def replayed(self) -> bool:
@@ -66,28 +68,35 @@ def named(
         meant = selections()
         found = [own for own in meant if isinstance(own, Selection)]
         measured = iter(sides_of(store, found, step_range, window))
-        return [
+        sides = [
             own
             if isinstance(own, Named)
             else Named(next(measured), tuple(own.runs), tuple(own.reports))
             for own in meant
         ]
+        _check_names_apart(sides)
+        return sides
 
     return rereading(store, reports, measure)
 
 
 def _meant(store: Store, names: Sequence[str]) -> Selection | Named:
-    exported = [name for name in names if is_exported(name)]
-    if exported:
+    files = [name for name in names if is_exported(name)]
+    if files:
         if len(names) > 1:
             raise InputError(
-                f"{exported[0]}: an exported baseline cannot be combined with other names"
+                f"{files[0]}: an exported baseline cannot be combined with other names"
             )
-        path = Path(exported[0])
-        if not path.exists():
-            raise InputError(f"{path}: no such file")
-        return Named(side_from(read_json(path, "exported baseline"), str(path)))
+        return exported(Path(files[0]))
     return selected(store, names)
+
+
+def exported(path: Path) -> Named:
+    """Return the side of an exported baseline; raises InputError if it is missing or not valid."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    found = exported_from(read_json(path, "exported baseline"), str(path))
+    return Named(found.side, calibration=found.calibration)
 
 
 def is_exported(name: str) -> bool:
@@ -103,6 +112,15 @@ def selected(store: Store, names: Sequence[str]) -> Selection:
 def _runs_of(store: Store, name: str) -> Sequence[str]:
     baseline = baselinerecord.read(store.root, name)
     return baseline.runs if baseline is not None else [name]
+
+
+def _check_names_apart(found: Sequence[Named]) -> None:
+    """Raise InputError for a run or report on two sides, such as one that was also exported."""
+    seen: set[str] = set()
+    for own in found:
+        if both := sorted(seen & {*own.side.names}):
+            raise InputError(f"{both[0]} is on both sides of the comparison")
+        seen |= {*own.side.names}
 
 
 def check_apart(selections: Sequence[Selection]) -> None:
