@@ -139,6 +139,14 @@ def test_an_exported_run_is_not_compared_with_itself(exported: Path, cli: Cli) -
     assert cli("check", "b1", "b2", "--baseline", "base.json") == 3
 
 
+def test_another_machine_model_is_not_comparable(exported: Path, cli: Cli, tmp_path: Path) -> None:
+    other = _runs(tmp_path / "store", "c", 10.0, machine="another CPU")
+    words = ["check", *other, "--baseline", str(exported)]
+    assert cli(*words) == 4
+    assert "not comparable: machine model: H200 before, another CPU after" in cli.err
+    assert cli(*words, "--allow-mixed") == 0
+
+
 def test_a_baseline_carries_its_calibration(exported: Path, cli: Cli, tmp_path: Path) -> None:
     """As in CI, where each job begins with an empty store."""
     store = tmp_path / "store"

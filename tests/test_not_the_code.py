@@ -81,11 +81,6 @@ def test_what_disturbs_one_side_only(name: str, sentence: str) -> None:
     ("before", "after", "sentence"),
     [
         (_facts(node="a"), _facts(node="b"), "different nodes (a before, b after)"),
-        (
-            _facts(machine_model="8 CPUs"),
-            _facts(machine_model="4 CPUs"),
-            "different machine models",
-        ),
         (_facts(GPU="GPU-1"), _facts(GPU="GPU-2"), "different GPUs (GPU-1 before, GPU-2 after)"),
         (_facts(driver="580.1"), _facts(driver="580.2"), "different drivers"),
         (_facts(power_limit="700 W"), _facts(power_limit="500 W"), "different power limits"),
@@ -113,12 +108,20 @@ def test_models_and_driver_majors_are_not_mixed() -> None:
     for before, after in (
         (_facts(driver="570.1"), _facts(driver="580.1")),
         (_facts(GPU_model="H100"), _facts(GPU_model="H200")),
+        (_facts(machine_model="EPYC 9654"), _facts(machine_model="Xeon 8480")),
     ):
         a, b = a_side("A", USUAL, before), a_side("B", SLOWER, after)
         found = decide(pairs_of(a, b))
         assert found.verdict == Verdict.NOT_COMPARABLE
-        assert re.search(r"(570\.1|H100) before, (580\.1|H200) after", found.reason)
+        assert re.search(
+            r"(570\.1|H100|EPYC 9654) before, (580\.1|H200|Xeon 8480) after", found.reason
+        )
         assert decide(pairs_of(a, b, allow_mixed=True)).verdict == Verdict.REGRESSED
+    one, two = (_facts(GPU_model="H200", machine_model=all_) for all_ in ("H200", "A2 and H200"))
+    a, b = a_side("A", USUAL, one), a_side("B", SLOWER, two)
+    found = decide(pairs_of(a, b))
+    assert found.verdict == Verdict.REGRESSED, "the same GPU, of several"
+    assert "different machine models (H200 before, A2 and H200 after)" in found.reason
 
 
 # What is recorded

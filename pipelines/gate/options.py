@@ -41,7 +41,8 @@ _HELP = {
 allow_mixed_option = click.option(
     "--allow-mixed",
     is_flag=True,
-    help="Compare runs even if their GPU models or major driver versions differ.",
+    help="Compare runs even if their GPU models (without GPUs: machine models) or major driver "
+    "versions differ.",
 )
 
 

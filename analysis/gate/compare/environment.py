@@ -26,10 +26,18 @@ _MOST = 0.5
 
 
 def mixed(before: Facts, after: Facts) -> str | None:
-    """Return why times of two sides must not be compared: different GPU models or driver majors."""
+    """Return why times of two sides must not be compared: other GPU models or driver majors.
+
+    If the GPUs of a side are unknown, or there are none, the machine's model counts.
+    """
     models = [facts.values(MACHINE, MODEL) for facts in (before, after)]
-    if models[0] and models[1] and {*models[0]} != {*models[1]}:
-        return f"GPU model: {_both(*models)}"
+    if models[0] and models[1]:
+        if {*models[0]} != {*models[1]}:
+            return f"GPU model: {_both(*models)}"
+    else:
+        machines = [facts.values(MACHINE, MACHINE_MODEL) for facts in (before, after)]
+        if machines[0] and machines[1] and not {*machines[0]} & {*machines[1]}:
+            return f"machine model: {_both(*machines)}"
     drivers = [facts.values(MACHINE, DRIVER) for facts in (before, after)]
     majors = [{version.partition(".")[0] for version in own} for own in drivers]
     if majors[0] and majors[1] and majors[0] != majors[1]:
