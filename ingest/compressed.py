@@ -14,8 +14,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Protocol
 
-import zstandard
-
 from perfpipe.errors import InputError, brief, os_error_sentence
 from perfpipe.units import format_bytes
 
@@ -87,8 +85,15 @@ class _Gz:
             yield self._stream.decompress(self._stream.unconsumed_tail, CHUNK)
 
 
+class _Damaged(Exception):
+    """Data that a decompressor refuses."""
+
+
 class _Zst:
     def __init__(self) -> None:
+        import zstandard
+
+        self._refused = zstandard.ZstdError
         self._stream = zstandard.ZstdDecompressor(max_window_size=_MEMORY).decompressobj()
         self._behind = b""
 
@@ -102,7 +107,11 @@ class _Zst:
 
     def expand(self, data: bytes) -> Iterator[bytes]:
         for at in range(0, len(data), _ZST_CHUNK):
-            yield self._stream.decompress(data[at : at + _ZST_CHUNK])
+            try:
+                found = self._stream.decompress(data[at : at + _ZST_CHUNK])
+            except self._refused as error:
+                raise _Damaged(str(error)) from error
+            yield found
             if self._stream.eof:
                 self._behind = data[at + _ZST_CHUNK :]
                 return
@@ -142,7 +151,7 @@ def chunks(path: Path) -> Iterator[bytes]:
             return
         try:
             yield from _bounded(_decompressed(file, kind, path), path)
-        except (lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+        except (lzma.LZMAError, zlib.error, gzip.BadGzipFile, _Damaged) as error:
             raise InputError(f"{path}: damaged {kind} data ({brief(error)})") from error
 
 

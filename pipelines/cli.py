@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
+from perfpipe.errors import InputError, PerfpipeError, ToolMissing, os_error_sentence
 from perfpipe.pipelines import signals
-from perfpipe.pipelines.startup import leave_pandas_out
+from perfpipe.pipelines.startup import dependency, leave_pandas_out
 from perfpipe.visible import visible_line
 
 #: Commands and their one-line help, in the order of the help page.
@@ -141,6 +141,15 @@ def run_cli(args: list[str]) -> int:
     except PerfpipeError as error:
         click.echo(f"perfpipe: {visible_line(str(error))}", err=True)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if (missing := dependency(error)) is None:
+            raise
+        click.echo(
+            f"perfpipe: {missing} is not installed: this installation has only what a gate needs; "
+            "run pip install perfpipe",
+            err=True,
+        )
+        return ToolMissing.exit_code
     except OSError as error:
         sentence = os_error_sentence(error, "cannot use")
         click.echo(f"perfpipe: {visible_line(sentence)}", err=True)

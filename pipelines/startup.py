@@ -36,3 +36,18 @@ def leave_pandas_out() -> None:
     long as reading a small report.
     """
     sys.meta_path.insert(0, _Without())
+
+
+def dependency(error: ModuleNotFoundError) -> str | None:
+    """Return the dependency of perfpipe that is not installed; None for any other module."""
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        stated = requires("perfpipe") or []
+    except PackageNotFoundError:
+        return None
+    own = [line for line in stated if "extra ==" not in line]
+    names = {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in own}
+    module = (error.name or "").partition(".")[0]
+    return module if module in names else None

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from perfpipe.analysis.distributions import normal, normal_quantile
 from perfpipe.analysis.facts import MACHINE, MODEL, facts_of
 from perfpipe.analysis.gate.compare.comparison import Compared
 from perfpipe.analysis.gate.judging import timer_step
@@ -90,9 +91,7 @@ def spent(look: int, looks: int, alpha: float = ALPHA) -> float:
 
 def _spending(share: float, alpha: float) -> float:
     """Return how much of `alpha` may be spent at a share of the information."""
-    from scipy.special import ndtr, ndtri
-
-    return float(2 * ndtr(ndtri(alpha / 2) / math.sqrt(share)))
+    return 2 * normal(normal_quantile(alpha / 2) / math.sqrt(share))
 
 
 def level_after(

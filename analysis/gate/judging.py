@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from perfpipe.analysis.distributions import student, student_quantile
 from perfpipe.analysis.gate.modes import modes_explain
 from perfpipe.analysis.thresholds import thresholds
 
@@ -127,13 +128,11 @@ def _margins(
     change: float, error: float, freedom: float, alpha: float
 ) -> tuple[float, float, float]:
     """Return the margins of two-sided and one-sided intervals, and the two-sided p-value."""
-    from scipy.special import stdtr, stdtrit
-
     if not error:
         return 0, 0, float(change == 0)
-    quantiles = (-float(stdtrit(freedom, share)) for share in (alpha / 2, alpha))
+    quantiles = (-student_quantile(freedom, share) for share in (alpha / 2, alpha))
     two_sided, one_sided = (quantile * error for quantile in quantiles)
-    return two_sided, one_sided, 2 * float(stdtr(freedom, -abs(change) / error))
+    return two_sided, one_sided, 2 * student(freedom, -abs(change) / error)
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:

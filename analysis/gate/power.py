@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from perfpipe.analysis.distributions import student_quantile
 from perfpipe.analysis.gate.judging import log_variance
 
 #: More runs than this are not proposed.
@@ -72,9 +73,7 @@ def detectable(deviation: float, runs: int, limit: float = 0, power: float = 0.9
 
 
 def _quantile(runs: int, share: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(2 * runs - 2, 1 - share))
+    return student_quantile(2 * runs - 2, 1 - share)
 
 
 def _mean_log(times: Sequence[float]) -> float:

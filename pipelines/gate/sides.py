@@ -77,7 +77,7 @@ def named(
         _check_names_apart(sides)
         return sides
 
-    return rereading(store, reports, measure)
+    return rereading(store, reports, measure) if reports() else measure()
 
 
 def _meant(store: Store, names: Sequence[str]) -> Selection | Named:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfpipe.analysis.batch.nodes import Timed
+from perfpipe.analysis.distributions import student_quantile
 from perfpipe.analysis.gate.history.changepoints import segments_of
 from perfpipe.analysis.gate.judging import change_of
 from perfpipe.analysis.gate.timed import comparable_runs
@@ -186,11 +187,9 @@ def _name(point: Point, by: str) -> str:
 
 def _margin(deviation: float | None, freedom: int, runs: int) -> float | None:
     """Return half of the 95 % interval of a mean of logarithms."""
-    from scipy.special import stdtrit
-
     if deviation is None:
         return None
-    return float(stdtrit(freedom, 1 - _ALPHA / 2)) * deviation / math.sqrt(runs)
+    return student_quantile(freedom, 1 - _ALPHA / 2) * deviation / math.sqrt(runs)
 
 
 def _step(points: Sequence[Point], bounds: Sequence[int], row: int) -> Step:
