@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from conftest import Cli
 
 from perfpipe import calibrationrecord
 from perfpipe.calibrationrecord import Calibrated, Calibration, Setting
+from perfpipe.pipelines.place import machine
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
@@ -176,3 +178,25 @@ def test_a_baseline_carries_its_calibration(exported: Path, cli: Cli, tmp_path: 
 def _shown(cli: Cli) -> str:
     assert cli("baseline", "show", "base.json") == 0, cli.err
     return cli.out
+
+
+def test_ab_takes_the_calibration_of_a_baseline(exported: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import json, os\nprint(json.dumps({'perfpipe': 'time', 'ms': [float(os.environ['MS'])]}))\n"
+    )
+    (tmp_path / "w.yaml").write_text("version: 1\nname: w\ncommand: ['{python}', program.py]\n")
+    words = ["ab", "w.yaml", "--a", "env.MS=10", "--b", "env.MS=10.3", "--store", "ci"]
+    words += ["--calibration", "base.json", "--no-early-stop", "--no-confirm"]
+    assert cli(*words) == 2
+    assert "base.json: has no calibration; run 'perfpipe calibrate'" in cli.err
+    for where, code, said in (
+        (machine({}), 0, "Changes below 4 % are treated as noise (calibrated 2026-11-22"),
+        ("another machine", 3, "base.json: its calibration is not used (it is of w on another"),
+    ):
+        content = json.loads(exported.read_text())
+        content["calibration"] = asdict(_calibration(where, 4.0))
+        exported.write_text(json.dumps(content))
+        assert cli(*words) == code, cli.err
+        assert said in cli.out + cli.err
+        rounds = 7 if code == 0 else 5
+        assert f"[{rounds}/{rounds}]" in cli.err, "the rounds are those of the calibration"

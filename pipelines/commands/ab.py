@@ -47,6 +47,13 @@ if TYPE_CHECKING:
     help="With --git: command that builds the program in each work tree.",
 )
 @click.option(
+    "--calibration",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Exported baseline whose calibration applies if the store has none.",
+)
+@click.option(
     "--rounds",
     type=click.IntRange(min=2),
     help="Maximum number of rounds; a round runs each arm once (default: from the calibration, "
@@ -87,6 +94,7 @@ def ab_command(
     of_b: tuple[str, ...],
     span: str | None,
     build: str | None,
+    file: Path | None,
     rounds: int | None,
     no_early_stop: bool,
     aa: bool,
@@ -113,11 +121,12 @@ def ab_command(
     perfpipe ab w.yaml --aa --a size=4096 --rounds 10 --no-early-stop
     """
     from perfpipe.analysis.gate.decision import Verdict
-    from perfpipe.pipelines.console import progress
+    from perfpipe.pipelines.console import progress, say
     from perfpipe.pipelines.gate.ab import ab, with_profiles
     from perfpipe.pipelines.gate.arms import arm_of, checkouts
     from perfpipe.pipelines.gate.calibrate import calibration_for
     from perfpipe.pipelines.gate.compare import both_steps, raise_for, write
+    from perfpipe.pipelines.gate.sides import exported_calibration
     from perfpipe.pipelines.signals import launching
 
     if build is not None and span is None:
@@ -129,13 +138,19 @@ def ab_command(
             "the arms are identical: use --a, --b or --git, or --aa to compare A with itself"
         )
     store = resolve_store(store_path)
+    carried = None if file is None else exported_calibration(file)
     trees = nullcontext((None, None)) if span is None else checkouts(workload, span, build)
     with launching(), trees as (one, other):
         arms = (
             arm_of("a", workload, of_a, one),
             arm_of("b", workload, of_a if aa else of_b, other),
         )
-        calibration = calibration_for(arms[0], store)
+        calibration = calibration_for(arms[0], store, carried)
+        if carried is not None and calibration is None:
+            say(
+                f"{file}: its calibration is not used (it is of {carried.workload} on "
+                f"{carried.machine})"
+            )
         most = rounds or (calibration.rounds if calibration else ROUNDS)
         with progress(arms[0].workload.name, most) as steps:
             early, confirm = not no_early_stop, not no_confirm

@@ -99,6 +99,16 @@ def exported(path: Path) -> Named:
     return Named(found.side, calibration=found.calibration)
 
 
+def exported_calibration(path: Path) -> Calibration:
+    """Return the calibration of an exported baseline; raises InputError if it has none."""
+    found = exported(path).calibration
+    if found is None:
+        raise InputError(
+            f"{path}: has no calibration; run 'perfpipe calibrate', then 'baseline export'"
+        )
+    return found
+
+
 def is_exported(name: str) -> bool:
     """Return whether a name is the path of an exported baseline."""
     return name.endswith(".json")
