@@ -35,7 +35,7 @@ from perfpipe.store import Store
 from perfpipe.windows import STEADY
 
 pytest_plugins = [
-    *("batch_helpers", "browsing", "protected", "report_fixtures"),
+    *("actionruns", "batch_helpers", "browsing", "protected", "report_fixtures"),
     *("slurm_fixtures", "slurm_site", "turns"),
 ]
 

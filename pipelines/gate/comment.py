@@ -8,8 +8,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -89,7 +90,10 @@ def post(site: Forge, text: str, name: str) -> str:
 
 def _comments(site: Forge) -> Iterator[dict[str, Any]]:
     for page in itertools.count(1):
-        found = _ask(site, "GET", f"{site.comments}?per_page={_PAGE}&page={page}")
+        url = f"{site.comments}?per_page={_PAGE}&page={page}"
+        found = _ask(site, "GET", url)
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise TaskFailed(f"GET {url}: the answer is not a list of comments")
         yield from found
         if len(found) < _PAGE:
             return
@@ -105,5 +109,5 @@ def _ask(site: Forge, method: str, url: str, body: str | None = None) -> Any:
             return json.load(answer)
     except HTTPError as error:
         raise TaskFailed(f"{method} {url}: {error.code} {error.reason}") from error
-    except (URLError, TimeoutError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise TaskFailed(f"{method} {url}: {error}") from error
