@@ -14,9 +14,17 @@ def version() -> str:
     return metadata.version("perfpipe")
 
 
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
 def utc_now() -> str:
     """Return the time in UTC, ISO 8601, whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime(_FORMAT)
+
+
+def utc(seconds: float) -> str:
+    """Return a time since 1970 in UTC, ISO 8601, whole seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime(_FORMAT)
 
 
 def provenance() -> dict[str, str]:

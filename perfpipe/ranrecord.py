@@ -28,6 +28,11 @@ class Git:
         ),
     )
 
+    committed_at: str | None = field(
+        default=None,
+        metadata=column("VARCHAR", "time of git_commit, UTC", "git_committed_at"),
+    )
+
     @property
     def name(self) -> str:
         """The short commit id, with + if files differ from it."""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Collection
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.process import run
+from perfpipe.provenance import utc
 from perfpipe.ranrecord import Git
 
 #: Time limit for git, s: work trees can be large and file systems slow.
 _PATIENCE_S = 5.0
+
+#: Time limit for reading a history, s: it may have a million commits.
+_HISTORY_S = 120.0
+
+#: A whole id of a commit.
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 #: Ignores the repository of a git hook; never starts a daemon, takes a lock or prompts.
 _COMMAND = (
@@ -37,4 +47,42 @@ def git_facts(directory: Path) -> Git | None:
     if commit == "(initial)":
         return None
     dirty = any(not line.startswith("#") for line in lines)
-    return Git(commit, None if branch == "(detached)" else branch, dirty)
+    return Git(
+        commit, None if branch == "(detached)" else branch, dirty, _commit_time(directory, commit)
+    )
+
+
+def _commit_time(directory: Path, commit: str) -> str | None:
+    """Return when a commit was made, UTC; None if git does not answer."""
+    try:
+        words = ("show", "--no-patch", "--format=%ct", commit)
+        done = run([*_COMMAND, "-C", str(directory), *words], timeout=_PATIENCE_S)
+        seconds = int(done.stdout) if done.ok else None
+    except (PerfpipeError, ValueError):
+        return None
+    return None if seconds is None else utc(seconds)
+
+
+def places_of(directory: Path, commits: Collection[str]) -> dict[str, int]:
+    """Return the places of commits in git's order, in which no commit comes before its parents.
+
+    The order is that of the repository around a directory; commits that it lacks have no place.
+    """
+    # Records of other users are no options of git.
+    wanted = {commit for commit in commits if _ID.fullmatch(commit)}
+    found: dict[str, int] = {}
+    numbers = itertools.count()
+
+    def number(line: str) -> None:
+        place = next(numbers)
+        if (commit := line.strip()) in wanted:
+            found[commit] = place
+
+    if not wanted:
+        return {}
+    words = ("rev-list", "--topo-order", "--reverse", "--ignore-missing", *sorted(wanted))
+    try:
+        run([*_COMMAND, "-C", str(directory), *words], timeout=_HISTORY_S, on_line=number)
+    except PerfpipeError:
+        return {}
+    return found

@@ -12,7 +12,8 @@ import pytest
 from conftest import Cli
 
 from perfpipe.pipelines import git as git_module
-from perfpipe.pipelines.git import git_facts
+from perfpipe.pipelines.git import git_facts, places_of
+from perfpipe.provenance import utc
 from perfpipe.ranrecord import Git
 from perfpipe.runrecord import RunRecord, TaskResult, task_row
 from perfpipe.store import Store
@@ -39,14 +40,15 @@ def repository(tmp_path: Path) -> Path:
 
 def test_commit_branch_and_whether_files_differ(repository: Path, tmp_path: Path) -> None:
     commit = _git(repository, "rev-parse", "HEAD")
+    at = utc(int(_git(repository, "show", "--no-patch", "--format=%ct")))
     inner = repository / "inner"
-    assert git_facts(inner) == Git(commit, "main", False)
+    assert git_facts(inner) == Git(commit, "main", False, at)
     (inner / "untracked").touch()
-    assert git_facts(inner) == Git(commit, "main", False)
+    assert git_facts(inner) == Git(commit, "main", False, at)
     (inner / "program.py").write_text("")
-    assert git_facts(inner) == Git(commit, "main", True)
+    assert git_facts(inner) == Git(commit, "main", True, at)
     _git(repository, "checkout", "--detach", "-f")
-    assert git_facts(inner) == Git(commit, None, False)
+    assert git_facts(inner) == Git(commit, None, False, at)
     assert Git(commit, None, True).name == f"{commit[:9]}+"
     assert git_facts(tmp_path) is None
     _git(tmp_path, "init", "new")
@@ -83,12 +85,35 @@ def test_git_that_is_absent_or_hangs(
     assert time.monotonic() - began < 30
 
 
+def test_places_follow_parents(repository: Path, tmp_path: Path) -> None:
+    def commit(name: str, date: str) -> str:
+        _git(repository, "commit", "--allow-empty", "-m", name, f"--date={date}")
+        return _git(repository, "rev-parse", "HEAD")
+
+    first = _git(repository, "rev-parse", "HEAD")
+    main = commit("main", "2026-01-02T00:00:00Z")
+    _git(repository, "checkout", "-b", "topic", first)
+    topic = commit("topic", "2026-01-01T00:00:00Z")
+    _git(repository, "checkout", "main")
+    _git(repository, "merge", "--no-ff", "-m", "merge", "topic")
+    merge = _git(repository, "rev-parse", "HEAD")
+    last = commit("last", "2020-01-01T00:00:00Z")
+    gone = "ab" * 20
+    found = places_of(repository / "inner", [last, gone, topic, "--all", first, main, merge])
+    assert found.keys() == {first, main, topic, merge, last}
+    assert found[first] < min(found[main], found[topic])
+    assert max(found[main], found[topic]) < found[merge] < found[last]
+    assert places_of(repository, ["--output=x", "HEAD"]) == {}, "only whole ids"
+    assert places_of(tmp_path, [first]) == {}, "no repository"
+
+
 def test_every_result_has_them(repository: Path, cli: Cli, tmp_path: Path) -> None:
     path = repository / "inner" / "w.yaml"
     assert cli("run", str(path), "--collector", "timing", "--no-report") == 0, cli.err
     (task,) = Store(tmp_path / "store").runs()[0].tasks
     assert task.ran is not None
-    assert task.ran.git == Git(_git(repository, "rev-parse", "HEAD"), "main", False)
+    at = utc(int(_git(repository, "show", "--no-patch", "--format=%ct")))
+    assert task.ran.git == Git(_git(repository, "rev-parse", "HEAD"), "main", False, at)
     assert task.ran.machine
     sql = "SELECT git_commit, git_branch, git_dirty, machine FROM run_tasks"
     assert cli("query", sql, "--format", "csv") == 0, cli.err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from perfpipe.analysis.gate.history.changepoints import FEWEST, penalty_of, segments_of
+from perfpipe.analysis.gate.history.order import By, backfilled, order_of
 from perfpipe.analysis.gate.history.series import Point, courses_of, points_of, times_of
 from perfpipe.ranrecord import Git, Ran
 from perfpipe.runrecord import RunRecord, TaskResult
@@ -157,6 +160,44 @@ def test_a_change_lies_between_two_commits() -> None:
     assert course.rows[0].level_ms == pytest.approx(step.before_ms)
 
 
+@given(st.permutations(range(12)), st.sampled_from([*By]))
+def test_commits_have_their_place_whenever_they_were_measured(measured: list[int], by: By) -> None:
+    """Commit times that say the opposite do not matter if git knows the order."""
+    times = {
+        By.GIT: [f"2026-11-{20 - at:02}" for at in range(12)],
+        By.COMMIT_TIME: [f"2026-11-{1 + at:02}" for at in range(12)],
+        By.MEASURED: [""] * 12,
+    }[by]
+    points = [
+        Point(
+            f"r{when:02}", f"2026-11-22T10:00:{when:02}Z", "-", 1.0 + at, "k",
+            commit=f"c{at:02}", revision=f"{at:040}", committed_at=times[at],
+        )
+        for when, at in enumerate(measured)
+    ]  # fmt: skip
+    places = {f"{at:040}": 100 + at for at in range(12)} if by == By.GIT else {f"{1:040}": 5}
+    order = order_of(points, places)
+    assert order.by == by
+    (course,) = courses_of(points, "commit", order)
+    expected = measured if by == By.MEASURED else sorted(measured)
+    assert [row.name for row in course.rows] == [f"c{at:02}" for at in expected]
+    late = sum(any(other > at for other in measured[:when]) for when, at in enumerate(measured))
+    assert backfilled(points, order) == (0 if by == By.MEASURED else late)
+
+
+def test_a_modified_commit_comes_after_it() -> None:
+    points = _points([1.0] * 4, commit=["b+", "b", "c", "a"], revision=["b", "b", "c", "a"],
+                     dirty=[True, False, False, False], committed_at=["2", "2", "3", "1"])  # fmt: skip
+    for places in ({"a": 0, "b": 1, "c": 2}, {}):
+        order = order_of(points, places)
+        (course,) = courses_of(points, "commit", order)
+        assert [row.name for row in course.rows] == ["a", "b", "b+", "c"]
+    assert order.said.endswith("because the repository is not here (run the command in it)")
+    assert "lacks 2 commits" in order_of(points, {"a": 0}).said
+    some = [*points, *_points([1.0])]
+    assert order_of(some, {"a": 0, "b": 1, "c": 2}).why == "1 of 5 results have no commit"
+
+
 def test_a_change_within_a_commit_is_not_of_its_code() -> None:
     points = _points(_stepped(), commit=["c"] * 30, node=["a"] * 20 + ["b"] * 10)
     (course,) = courses_of(points, "time")
@@ -219,6 +260,58 @@ def test_history_along_time_and_commits(store: Path, cli: Cli, tmp_path: Path) -
     assert cli("history", "nothing") == 2
     assert "nothing: no measured runs in" in cli.err
     assert "(workloads: w)" in cli.err
+
+
+@pytest.mark.parametrize("known", [*By])
+def test_a_backfill_is_in_its_place(
+    known: By, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits 0, 4, 8, ... were measured first, those between them later; 14 is the slow one."""
+    where = tmp_path / "repository"
+    git = ["git", "-C", str(where), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", str(where)], check=True)
+    commits: list[str] = []
+    for at in range(20):
+        date = f"2026-10-{at + 1:02}T00:00:00Z"
+        env = {**os.environ, "GIT_COMMITTER_DATE": date}
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", f"{at}"], env=env, check=True)
+        done = subprocess.run(
+            [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+        )
+        commits.append(done.stdout.strip())
+    rng = np.random.default_rng(3)
+    turns = [*range(0, 20, 4), *(at for at in range(20) if at % 4)]
+    for turn, at in enumerate(turns):
+        ms = (1.06 if at >= 14 else 1.0) * float(np.exp(rng.normal(0, 0.002)))
+        began = f"2026-11-{turn + 1:02}T00:00:00Z"
+        time = None if known == By.MEASURED else f"2026-10-{at + 1:02}T00:00:00Z"
+        ran = Ran(began, began, 1.0, "n", machine="m", git=Git(commits[at], committed_at=time))
+        task = TaskResult(0, "-", {}, times_ms=(ms,), key="k", ran=ran)
+        run = RunRecord(f"r{turn:02}", "w", "timing", began, "done", (), (task,))
+        Store(tmp_path / "store").write_run(run)
+    if known == By.GIT:
+        monkeypatch.chdir(where)
+    words = ["history", "w", "--store", str(tmp_path / "store")]
+    assert cli(*words, "--by", "commit", "--json", "--html", str(tmp_path / "h.html")) == 0, cli.err
+    found = json.loads(cli.out)
+    assert found["order"] == known
+    (course,) = found["courses"]
+    names = [commit[:9] for commit in commits]
+    expected = [names[at] for at in turns] if known == By.MEASURED else names
+    assert [row["name"] for row in course["rows"]] == expected
+    page = (tmp_path / "h.html").read_text()
+    assert {
+        By.GIT: "Commits are in git&#39;s order",
+        By.COMMIT_TIME: "Commits are in the order of their commit times, because the repository",
+        By.MEASURED: "Commits are in the order in which they were first measured, because",
+    }[known] in page
+    if known != By.MEASURED:
+        (step,) = course["steps"]
+        assert step["between"] == f"between commits {names[13]} and {names[14]}"
+        assert cli(*words) == 0
+        assert "which is not that of their commits: later runs measured 12 older" in " ".join(
+            cli.out.split()
+        )
 
 
 def test_a_slow_node_is_named(cli: Cli, tmp_path: Path) -> None:

@@ -49,16 +49,25 @@ def history_command(
     WORKLOAD is the name of a workload or a workload file.  Each configuration and kind of machine
     has its own history.  Arms of 'perfpipe ab' that use a different environment, interpreter or
     wrapper are excluded.  If there are 12 or more runs, perfpipe detects where the time shifted,
-    and reports the commits or runs before and after each shift.  With --by node or --by gpu, the
-    command compares the same work on different machines, and lists the outliers.
+    and reports the commits or runs before and after each shift.  With --by commit, commits are in
+    git's order if the repository is here, else in the order of their commit times.  With --by node
+    or --by gpu, the command compares the same work on different machines, and lists the outliers.
 
     \b
     perfpipe history gemm --by commit --html
     perfpipe history gemm --by node
     """
     from perfpipe.analysis.batch.nodes import compare_places
+    from perfpipe.analysis.gate.history.order import backfilled, by_run, order_of
     from perfpipe.analysis.gate.history.page import page_of, page_of_places
-    from perfpipe.analysis.gate.history.series import COURSES, courses_of, points_of, times_of
+    from perfpipe.analysis.gate.history.series import (
+        COURSES,
+        by_time,
+        courses_of,
+        points_of,
+        times_of,
+    )
+    from perfpipe.pipelines.git import places_of
     from perfpipe.pipelines.writing import write_text
     from perfpipe.templates.renderers import render_html
 
@@ -70,9 +79,14 @@ def history_command(
         known = ", ".join(sorted({run.workload for run in runs})) or "none"
         raise InputError(f"{name}: no measured runs in {store.root} (workloads: {known})")
     found: Compared | list[Course]
+    more: dict[str, object] = {}
     if by in COURSES:
-        found = courses_of(points, by)
-        page = page_of(name, found, by)
+        commits = {point.revision for point in points if point.revision}
+        order = order_of(by_time(points), places_of(_directory_of(workload), commits))
+        found = courses_of(points, by, order)
+        said = order.said if by == "commit" else by_run(backfilled(by_time(points), order))
+        page = page_of(name, found, by, said)
+        more = {"order": order.by if by == "commit" else "measurement"}
     else:
         found = compare_places(times_of(points, by), "GPU" if by == "gpu" else by)
         page = page_of_places(name, found, by)
@@ -80,15 +94,24 @@ def history_command(
         write_text(html, render_html(page))
     if as_json:
         data = asdict(found) if not isinstance(found, list) else {"courses": [*map(asdict, found)]}
-        click.echo(json_document(workload=name, by=by, **data))
+        click.echo(json_document(workload=name, by=by, **more, **data))
     else:
         _print(page)
+
+
+def _is_file(workload: str) -> bool:
+    return Path(workload).suffix in (".yaml", ".yml")
+
+
+def _directory_of(workload: str) -> Path:
+    """Return a directory in the repository of a workload."""
+    return Path(workload).resolve().parent if _is_file(workload) else Path.cwd()
 
 
 def _name_of(workload: str) -> str:
     """Return the name of a workload, which its file states."""
     path = Path(workload)
-    if path.suffix not in (".yaml", ".yml"):
+    if not _is_file(workload):
         return workload
     from perfpipe.pipelines.workload import load_workload
 

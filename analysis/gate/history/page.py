@@ -80,8 +80,8 @@ def _size(step: Step) -> str:
     return f"{text} ({step.low_pct:+.1f} to {step.high_pct:+.1f} %)"
 
 
-def sentences(courses: Sequence[Course]) -> Iterator[str]:
-    """Yield the sentences of a history: changes of level, their absence, and the method."""
+def sentences(courses: Sequence[Course], order: str) -> Iterator[str]:
+    """Yield the sentences of a history: changes of level, their absence, the method and order."""
     for course in courses:
         for step in course.steps:
             yield f"{name_of(course)}: {told(step)}"
@@ -90,6 +90,7 @@ def sentences(courses: Sequence[Course]) -> Iterator[str]:
         yield f"{steady} of {counted(len(courses), 'configuration')} have no change of level"
     for method in dict.fromkeys(course.method for course in courses):
         yield f"Changes of level: {method}"
+    yield order
 
 
 def name_of(course: Course) -> str:
@@ -97,11 +98,11 @@ def name_of(course: Course) -> str:
     return ", ".join(part for part in (course.label, course.machine) if part)
 
 
-def page_of(workload: str, courses: Sequence[Course], by: str) -> Report:
-    """Return the page of a history along time."""
+def page_of(workload: str, courses: Sequence[Course], by: str, order: str) -> Report:
+    """Return the page of a history along time; `order` is a sentence on the order of the rows."""
     source = Source("runs", tuple(dict.fromkeys(row.name for c in courses for row in c.rows)))
-    tables = tuple(_table(course, by, source) for course in courses)
-    return _report(workload, [*sentences(courses)], tables, source)
+    tables = tuple(_table(course, by, order, source) for course in courses)
+    return _report(workload, [*sentences(courses, order)], tables, source)
 
 
 def page_of_places(workload: str, compared: Compared, by: str) -> Report:
@@ -125,7 +126,7 @@ def page_of_places(workload: str, compared: Compared, by: str) -> Report:
     return _report(workload, told, (table,) if rows else (), source)
 
 
-def _table(course: Course, by: str, source: Source) -> Table:
+def _table(course: Course, by: str, order: str, source: Source) -> Table:
     steps = {step.row: (_size(step), step.between) for step in course.steps}
     rows = tuple(
         (
@@ -142,7 +143,7 @@ def _table(course: Course, by: str, source: Source) -> Table:
     )
     columns = (Column("name", "Commit" if by == "commit" else "Run", "text"), *_COLUMNS)
     title = f"History: {name_of(course)}"
-    doc = f"Runs in the order in which they were measured. Changes of level: {course.method}."
+    doc = f"{order}. Changes of level: {course.method}."
     return Table(title, doc, columns, rows[-_MOST:], len(rows), source, "history")
 
 

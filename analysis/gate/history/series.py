@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from perfpipe.analysis.batch.nodes import Timed
 from perfpipe.analysis.distributions import student_quantile
 from perfpipe.analysis.gate.history.changepoints import segments_of
+from perfpipe.analysis.gate.history.order import Order, order_of
 from perfpipe.analysis.gate.judging import change_of
 from perfpipe.analysis.gate.timed import comparable_runs
 from perfpipe.runrecord import RunRecord, TaskResult
@@ -29,7 +30,8 @@ COURSES, PLACES = ("time", "commit"), ("node", "gpu")
 class Point:
     """A configuration in a run: its time, machine and settings.
 
-    `work` is the same if the program, its files and its environment are the same.
+    `work` is the same if the program, its files and its environment are the same.  `commit` is the
+    name of a commit, `revision` its whole id.
     """
 
     run_id: str
@@ -39,6 +41,9 @@ class Point:
     work: str
     machine: str = ""
     commit: str = ""
+    revision: str = ""
+    dirty: bool = False
+    committed_at: str = ""
     node: str = ""
     gpu: str = ""
     versions: tuple[tuple[str, str], ...] = ()
@@ -109,7 +114,8 @@ def _point(run: RunRecord, task: TaskResult) -> Point | None:
     if time is None or time <= 0:
         return None
     ran = task.ran
-    commit = ran.git.name if ran and ran.git else ""
+    git = ran.git if ran else None
+    commit = git.name if git else ""
     gpus = (ran.gpus or ()) if ran else ()
     return Point(
         run_id=run.run_id,
@@ -119,6 +125,9 @@ def _point(run: RunRecord, task: TaskResult) -> Point | None:
         work=f"{task.key} {commit}",
         machine=(ran.machine or "") if ran else "",
         commit=commit,
+        revision=git.commit if git else "",
+        dirty=git is not None and git.dirty,
+        committed_at=(git.committed_at or "") if git else "",
         node=(ran.host or "") if ran else "",
         gpu=gpus[0] if len(gpus) == 1 else "",
         versions=tuple(sorted(_versions(task).items())),
@@ -133,22 +142,29 @@ def _versions(task: TaskResult) -> dict[str, str]:
     return {**environment, **packages, **(task.software or {})}
 
 
-def courses_of(points: Sequence[Point], by: str) -> list[Course]:
+def courses_of(points: Sequence[Point], by: str, order: Order | None = None) -> list[Course]:
     """Return the course of each configuration on each kind of machine, by time or commit.
 
-    Commits are in the order in which they were first measured.
+    Commits are in an order; without one, that in which they were first measured.
     """
     found: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         found.setdefault((point.label, point.machine), []).append(point)
-    return [_course(label, machine, own, by) for (label, machine), own in sorted(found.items())]
+    courses = []
+    for (label, machine), own in sorted(found.items()):
+        ordered = by_time(own)
+        if by == "commit":
+            ordered.sort(key=(order or order_of(ordered, {})).key)
+        courses.append(_course(label, machine, ordered, by))
+    return courses
 
 
-def _course(label: str, machine: str, points: Sequence[Point], by: str) -> Course:
-    ordered = sorted(points, key=lambda point: (point.at, point.run_id))
-    if by == "commit":
-        first = {point.commit: at for at, point in reversed([*enumerate(ordered)])}
-        ordered.sort(key=lambda point: first[point.commit])
+def by_time(points: Iterable[Point]) -> list[Point]:
+    """Return points in the order of their measurement, oldest first."""
+    return sorted(points, key=lambda point: (point.at, point.run_id))
+
+
+def _course(label: str, machine: str, ordered: Sequence[Point], by: str) -> Course:
     logs = [math.log(point.time_ms) for point in ordered]
     found = segments_of(logs)
     segments = [sum(start <= at for start in found.starts) for at in range(len(logs))]
