@@ -14,7 +14,7 @@ from fakenvml import Gpu, install
 from test_gate import FAST, times
 
 from perfpipe.analysis.gate.ab import Round, side_of_rounds
-from perfpipe.analysis.gate.check import document_of, side_from
+from perfpipe.analysis.gate.check import Exported, document_of, exported_from
 from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.decision import Action, Endpoint, Verdict, decide
 from perfpipe.analysis.gate.judging import judge
@@ -133,16 +133,16 @@ def test_rounds_have_energies() -> None:
 
 def test_an_exported_baseline_keeps_energies() -> None:
     side = _side("a", 1, 2, None)
-    document = json.loads(json.dumps(document_of(side)))
-    assert side_from(document, "x").measured == side.measured
+    document = json.loads(json.dumps(document_of(Exported(side))))
+    assert exported_from(document, "x").side.measured == side.measured
     lacking = _side("a", 1, None, None)
-    kept = side_from(json.loads(json.dumps(document_of(lacking))), "x")
+    kept = exported_from(json.loads(json.dumps(document_of(Exported(lacking)))), "x").side
     assert kept.no_energy == lacking.no_energy != {}
     for entry in document["measured"]:
         if entry["part"] == STEP_ENERGY:
             entry["medians"][0] = 0.0
     with pytest.raises(InputError, match="energies must be positive"):
-        side_from(document, "x")
+        exported_from(document, "x")
 
 
 def test_other_tools_read_joules() -> None:
