@@ -21,8 +21,8 @@ _HISTORY_S = 120.0
 #: A whole id of a commit.
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-#: Ignores the repository of a git hook; never starts a daemon, takes a lock or prompts.
-_COMMAND = (
+#: The command git: ignores the repository of a hook; never starts a daemon, takes a lock or asks.
+GIT = (
     *("env", "-u", "GIT_DIR", "-u", "GIT_WORK_TREE", "-u", "GIT_INDEX_FILE"),
     *("GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "git", "-c", "core.fsmonitor=false"),
 )
@@ -35,7 +35,7 @@ def git_facts(directory: Path) -> Git | None:
     """
     status = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     try:
-        done = run([*_COMMAND, "-C", str(directory), *status], timeout=_PATIENCE_S)
+        done = run([*GIT, "-C", str(directory), *status], timeout=_PATIENCE_S)
     except PerfpipeError:
         return None
     if not done.ok:
@@ -56,7 +56,7 @@ def _commit_time(directory: Path, commit: str) -> str | None:
     """Return when a commit was made, UTC; None if git does not answer."""
     try:
         words = ("show", "--no-patch", "--format=%ct", commit)
-        done = run([*_COMMAND, "-C", str(directory), *words], timeout=_PATIENCE_S)
+        done = run([*GIT, "-C", str(directory), *words], timeout=_PATIENCE_S)
         seconds = int(done.stdout) if done.ok else None
     except (PerfpipeError, ValueError):
         return None
@@ -82,7 +82,7 @@ def places_of(directory: Path, commits: Collection[str]) -> dict[str, int]:
         return {}
     words = ("rev-list", "--topo-order", "--reverse", "--ignore-missing", *sorted(wanted))
     try:
-        run([*_COMMAND, "-C", str(directory), *words], timeout=_HISTORY_S, on_line=number)
+        run([*GIT, "-C", str(directory), *words], timeout=_HISTORY_S, on_line=number)
     except PerfpipeError:
         return {}
     return found

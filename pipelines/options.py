@@ -89,6 +89,28 @@ class WithProgram(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
+class WithSubject(WithProgram):
+    """Takes either its first argument, such as a workload file, or a program after `--`.
+
+    The command receives the program as `program`.
+    """
+
+    #: What the argument names, in a sentence and in the usage line.
+    names, metavar = "a workload file", "WORKLOAD.yaml"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        program = ctx.params["program"] = ctx.meta["program"]
+        (argument,) = (own for own in self.params if isinstance(own, click.Argument))
+        if (program is None) == (ctx.params[argument.name or ""] is None):
+            raise click.UsageError(f"give {self.names}, or a program after --", ctx)
+        return rest
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, f"[OPTIONS] {self.metavar}")
+        formatter.write_usage(ctx.command_path, "[OPTIONS] -- PROGRAM [ARGUMENT]...", "       ")
+
+
 def _for_this_command(variable: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback that lets an option take the place of an environment variable."""
 

@@ -31,6 +31,11 @@ _RUNS_ANOTHER = re.compile(
     r"|accelerate|deepspeed|horovodrun|mpirun|mpiexec(\.\w+)?|orterun|srun|julia"
 )
 
+#: Path of the workload file of a program that has none.
+PROGRAM = Path("the program")
+
+_PYTHON = re.compile(r"python[0-9.]*")
+
 #: Options of srun without a value, or with a value only after "=".
 _SRUN_FLAGS = frozenset(
     "--contiguous --disable-status --exact --exclusive --help --hold --immediate "
@@ -68,8 +73,8 @@ class Program:
         """Its working directory."""
         return Path.cwd() / self.cwd
 
-    def check(self) -> None:
-        """Raise an error if it cannot be launched."""
+    def check(self, *, elsewhere: bool = False) -> None:
+        """Raise an error if it cannot be launched; `elsewhere` if its files are not here yet."""
         first = self.words[0]
         name = PurePath(first).name
         if not first:
@@ -78,6 +83,8 @@ class Program:
             raise InputError(f"perfpipe starts {name} itself: give only your program after --")
         if not self.directory.is_dir():
             raise InputError(f"--cwd {self.cwd}: no such directory")
+        if elsewhere and "/" in first:
+            return
         path = os.pathsep.join(os.get_exec_path({**os.environ, **self.env}))
         place = str(self.directory / first) if "/" in first else first
         if shutil.which(place, path=path):
@@ -175,10 +182,12 @@ def program_of(
     collector: str = "auto",
     collect: Mapping[str, bool] | None = None,
     stacks: bool = True,
+    elsewhere: bool = False,
 ) -> Program:
     """Return a program that can be launched, from its words and options.
 
-    `env` are texts NAME=VALUE.  Raises InputError, or ToolMissing if there is no such program.
+    `env` are texts NAME=VALUE; `elsewhere` says that it runs in another checkout.  Raises
+    InputError, or ToolMissing if there is no such program.
     """
     if not words:
         raise InputError("no program after --, as in: perfpipe run -- python train.py")
@@ -200,7 +209,7 @@ def program_of(
     program = Program(
         tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}, stacks
     )
-    program.check()
+    program.check(elsewhere=elsewhere)
     return program
 
 
@@ -212,6 +221,17 @@ def name_of(words: Sequence[str]) -> str:
     """
     name = next(_names(words))
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-._") or "program"
+
+
+def python_in(words: Sequence[str]) -> int:
+    """Return the position of the Python interpreter in a command; raises InputError if none."""
+    for at, word in enumerate(words):
+        if _PYTHON.fullmatch(PurePath(word).name):
+            return at
+    raise InputError(
+        f"{shlex.join(words)}: no Python interpreter to replace; begin the program with python, "
+        "as in: python -m torch.distributed.run train.py"
+    )
 
 
 def _names(words: Sequence[str]) -> Iterator[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Cli
+from histories import committed
 
 from perfpipe.analysis.gate.ab import ALPHA, Round, certain, level_after, side_of_rounds
 from perfpipe.analysis.gate.compare.comparison import pairs_of
@@ -172,20 +174,12 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
     path = repository / "bench" / "w.yaml"
     path.write_text("version: 1\nname: w\ncommand: ['{python}', program.py]\n")
 
-    def git(*words: str) -> None:
-        subprocess.run(
-            ["git", "-C", repository, "-c", "user.name=a", "-c", "user.email=a@b", *words],
-            check=True, capture_output=True,
-        )  # fmt: skip
-
-    git("init")
     for ms in ("10", "12"):
         (repository / "bench" / "program.py").write_text(
             f'ms = open(\'built\').read()\nprint(\'{{"perfpipe": "time", "ms": [%s]}}\' % ms)\n# {ms}'
         )
         (repository / "ms").write_text(ms)
-        git("add", ".")
-        git("commit", "-m", ms)
+        committed(repository, ms)
     words = ["--git", "HEAD~1..HEAD", "--build", "cp ms bench/built", "--no-confirm"]
     assert cli("ab", str(path), *words) == 3, cli.err
     assert "+20.0 %" in cli.out
@@ -194,9 +188,51 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
     ).stdout
     assert len(trees.splitlines()) == 1, "work trees are removed"
     assert cli("ab", str(path), "--git", "HEAD~1..HEAD", "--build", "false") == 1
-    assert "false failed in a" in cli.err
+    assert "false failed in" in cli.err
+    assert ": exit code 1" in cli.err
     assert cli("ab", str(path), "--git", "HEAD..nowhere") == 2
     assert "nowhere is not a commit in this repository" in cli.err
+
+
+def test_a_program_without_a_workload_file(workload: Path, cli: Cli, tmp_path: Path) -> None:
+    program = [sys.executable, "program.py"]
+    words = ["--a", "env.MS=10", "--b", "env.MS=11", "--no-confirm", "--json", "ab.json"]
+    assert cli("ab", *words, "--env", "ARM=x", "--", *program) == 3, cli.err
+    found = json.loads((tmp_path / "ab.json").read_text())
+    assert found["endpoints"][0]["change_pct"] == pytest.approx(10, abs=1)
+    assert "environment MS 10 -> 11" in found["why"]["text"]
+    assert {*(tmp_path / "order").read_text()} == {"x"}
+    runs = Store(tmp_path / "store").runs()
+    assert {(run.workload, run.words) for run in runs} == {("program", tuple(program))}
+
+
+def test_a_program_with_another_interpreter(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    slow = tmp_path / "slow-python"
+    slow.write_text(f'#!/bin/sh\nMS=12 exec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    words = ["--b", f"python={slow}", "--no-confirm", "--", "python", "program.py"]
+    assert cli("ab", *words) == 3, cli.err
+    assert "slow-python" in cli.out
+    assert cli("ab", "--b", "python=/x", "--", "sleep", "0") == 2
+    assert "no Python interpreter to replace" in cli.err
+
+
+def test_commits_of_a_program_that_the_build_makes(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    make = tmp_path / "make.sh"
+    for ms in ("10", "12"):
+        make.write_text(
+            'printf \'#!/bin/sh\necho %s\' "\'{\\"perfpipe\\": \\"time\\", \\"ms\\": '
+            f"[{ms}]}}'\" > bench/made\nchmod +x bench/made\n"
+        )
+        (tmp_path / "bench" / "kept").touch()
+        committed(tmp_path, ms)
+    words = ["--git", "HEAD~1..HEAD", "--build", "sh make.sh", "--no-confirm", "--cwd", "bench"]
+    assert cli("ab", *words, "--", "./made") == 3, cli.err
+    assert "+20.0 %" in cli.out
+    assert cli("ab", *words, "--", "sh", str(make)) == 2
+    assert f"{make} is in this checkout, so each commit would use the same file" in cli.err
 
 
 @pytest.mark.parametrize(
@@ -209,6 +245,8 @@ def test_commits_are_compared_in_work_trees(cli: Cli, tmp_path: Path) -> None:
         (["--b", "x"], "expected NAME=VALUE"),
         (["--b", "env.A=1", "--build", "make"], "--build needs --git"),
         (["--aa", "--b", "env.A=1"], "both arms are A"),
+        (["--b", "env.A=1", "--", "sleep", "1"], "give a workload file, or a program after --"),
+        (["--b", "env.A=1", "--cwd", "."], "--env and --cwd are for a program after --"),
     ],
 )
 def test_what_cannot_be_compared(

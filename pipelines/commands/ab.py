@@ -11,15 +11,15 @@ import click
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.gate.options import ROUNDS, allow_not_comparable_option, gate_outputs
-from perfpipe.pipelines.options import resolve_store, store_option
+from perfpipe.pipelines.options import WithSubject, program_options, resolve_store, store_option
 from perfpipe.windows import STEADY
 
 if TYPE_CHECKING:
     from perfpipe.pipelines.gate.options import Outputs
 
 
-@click.command("ab")
-@click.argument("workload", type=click.Path(path_type=Path))
+@click.command("ab", cls=WithSubject)
+@click.argument("workload", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--a",
     "of_a",
@@ -85,11 +85,15 @@ if TYPE_CHECKING:
     help="If the time changed, also profile each arm once, to show where the difference comes "
     "from.",
 )
+@program_options
 @allow_not_comparable_option
 @gate_outputs
 @store_option
 def ab_command(
-    workload: Path,
+    workload: Path | None,
+    program: tuple[str, ...] | None,
+    env: tuple[str, ...],
+    cwd: Path | None,
     of_a: tuple[str, ...],
     of_b: tuple[str, ...],
     span: str | None,
@@ -105,7 +109,7 @@ def ab_command(
     outputs: Outputs,
     store_path: str | None,
 ) -> None:
-    """Compare two arms of a workload, measured alternately (A B B A) on this machine.
+    """Compare two arms of a workload or program, alternately (A B B A) on this machine.
 
     Arms can differ in parameters, environment, directory, interpreter, wrapper or commit.  Programs
     run without a profiler.  Measurement stops early if the verdict is certain (group-sequential
@@ -119,11 +123,13 @@ def ab_command(
     perfpipe ab w.yaml --b cwd=../other-checkout --b python=/opt/new/bin/python
     perfpipe ab w.yaml --git main...HEAD --build 'make -j8' --explain --md comment.md
     perfpipe ab w.yaml --aa --a size=4096 --rounds 10 --no-early-stop
+    perfpipe ab --b env.NVIDIA_TF32_OVERRIDE=1 -- python train.py
+    perfpipe ab --git main..HEAD --build 'make -j8' -- ./build/bench --size 4096
     """
     from perfpipe.analysis.gate.decision import Verdict
     from perfpipe.pipelines.console import progress, say
     from perfpipe.pipelines.gate.ab import ab, with_profiles
-    from perfpipe.pipelines.gate.arms import arm_of, checkouts
+    from perfpipe.pipelines.gate.arms import arm_of, checkouts, source_of
     from perfpipe.pipelines.gate.calibrate import calibration_for
     from perfpipe.pipelines.gate.compare import both_steps, raise_for, write
     from perfpipe.pipelines.gate.sides import exported_calibration
@@ -139,11 +145,12 @@ def ab_command(
         )
     store = resolve_store(store_path)
     carried = None if file is None else exported_calibration(file)
-    trees = nullcontext((None, None)) if span is None else checkouts(workload, span, build)
+    source = source_of(workload, program, env=env, cwd=cwd, elsewhere=span is not None)
+    trees = nullcontext((None, None)) if span is None else checkouts(source, span, build)
     with launching(), trees as (one, other):
         arms = (
-            arm_of("a", workload, of_a, one),
-            arm_of("b", workload, of_a if aa else of_b, other),
+            arm_of("a", source, of_a, one),
+            arm_of("b", source, of_a if aa else of_b, other),
         )
         calibration = calibration_for(arms[0], store, carried)
         if carried is not None and calibration is None:

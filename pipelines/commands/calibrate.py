@@ -65,12 +65,12 @@ def calibrate_command(
     perfpipe calibrate workloads/cpu_noise.yaml --rounds 20 --change 1
     """
     from perfpipe.pipelines.console import progress
-    from perfpipe.pipelines.gate.arms import arm_of
+    from perfpipe.pipelines.gate.arms import arm_of, source_of
     from perfpipe.pipelines.gate.calibrate import calibrated
     from perfpipe.pipelines.signals import launching
 
     store = resolve_store(store_path)
-    arm = arm_of("set", workload, given)
+    arm = arm_of("set", source_of(workload, None), given)
     with launching(), progress(arm.workload.name, rounds) as steps:
         found = calibrated(arm, store, rounds, steps, usual_rounds=ROUNDS, change_pct=change_pct)
     if as_json:

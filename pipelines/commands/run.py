@@ -26,7 +26,7 @@ from perfpipe.pipelines.options import (
     store_option,
 )
 from perfpipe.pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
-from perfpipe.pipelines.program import Program, program_of
+from perfpipe.pipelines.program import PROGRAM, Program, program_of
 from perfpipe.pipelines.quick import quick as reduced
 from perfpipe.pipelines.quick import sizes_of
 from perfpipe.pipelines.runner import Preview, execute, raise_for_status
@@ -299,7 +299,7 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
             collect=collect,
             stacks=not options.no_stacks,
         )
-        return program.workload(), Path("the program"), program
+        return program.workload(), PROGRAM, program
     assert options.workload is not None  # noqa: S101
     workload = _load(options.workload, settings, options.sizes, options.quick, args)
     only = {"--env": options.env, "--cwd": options.cwd, "--save": options.save}

@@ -10,7 +10,7 @@ import click
 from perfpipe.errors import Inconclusive, InputError
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import (
-    WithProgram,
+    WithSubject,
     filter_option,
     program_options,
     resolve_store,
@@ -38,19 +38,10 @@ class _Budget(click.ParamType[float]):
         return float(match[1]) * _UNITS[match[2]]
 
 
-class _TryCommand(WithProgram):
+class _TryCommand(WithSubject):
     """Takes a workload file, a run, or a program after `--`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
-        program = ctx.params["program"] = ctx.meta["program"]
-        if (program is None) == (ctx.params["subject"] is None):
-            raise click.UsageError("give a workload file, a run, or a program after --", ctx)
-        return rest
-
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, "[OPTIONS] WORKLOAD.yaml|RUN")
-        formatter.write_usage(ctx.command_path, "[OPTIONS] -- PROGRAM [ARGUMENT]...", "       ")
+    names, metavar = "a workload file or a run", "WORKLOAD.yaml|RUN"
 
 
 @click.command("try", cls=_TryCommand)

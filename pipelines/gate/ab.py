@@ -174,7 +174,7 @@ def _profiled(arm: Arm, store: Store, say: Say) -> str | None:
             say("no profiler on this machine, so where the time went is unknown")
             return None
         plan = Plan(workload, arm.path, arm.tasks, collector)
-        run = Run.new(store, workload.name, arm.path.name, collector)
+        run = Run.new(store, workload.name, arm.path.name, collector, words=arm.words)
         with run.track_status():
             for task in plan.tasks:
                 directory = run.task_directory(task)

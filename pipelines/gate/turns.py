@@ -32,7 +32,8 @@ class Measuring:
     def measure(self, turn: int) -> None:
         """Launch every configuration once, and keep the results as a run."""
         file = self.arm.path.name
-        run = Run.new(self.store, self.arm.workload.name, file, "timing")
+        words = self.arm.words
+        run = Run.new(self.store, self.arm.workload.name, file, "timing", words=words)
         with run.track_status():
             for task in self.tasks:
                 directory = run.task_directory(task)

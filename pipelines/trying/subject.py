@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines.program import program_of
+from perfpipe.pipelines.program import PROGRAM, program_of
 from perfpipe.pipelines.selection import select
 from perfpipe.pipelines.tasks import Task, directory_of, task_of, tasks
 from perfpipe.pipelines.workload import Params, Scalar, Workload, load_workload
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.units import counted
-
-#: Path of a program without a workload file, as `perfpipe run` names it.
-_PROGRAM = Path("the program")
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,8 @@ def subject_of(
             collector="nsys",
         )  # fmt: skip
         workload = program.workload()
-        (task,) = tasks(workload, _PROGRAM)
-        return Subject(workload, _PROGRAM, task, words, run)
+        (task,) = tasks(workload, PROGRAM)
+        return Subject(workload, PROGRAM, task, words, run)
     if env or cwd is not None:
         raise InputError("--env and --cwd are for a program after --")
     assert name is not None  # noqa: S101
