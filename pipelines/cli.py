@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "Show what changed between two runs.",
     "check": "Check whether runs are slower than a baseline (gate).",
     "ab": "Run an A/B test of two configurations or commits.",
+    "bisect": "Find the commit or package version that changed the time of a program.",
     "comment": "Post or update a comment on a pull request from CI.",
     "calibrate": "Measure how small a change can be detected.",
     "history": "Show how a workload's run time changed from run to run.",
@@ -103,8 +104,9 @@ def cli() -> None:
     Results go to stdout; progress and messages go to stderr.
 
     Exit codes: 0 success; 1 a task failed; 2 usage error, configuration error or unreadable input;
-    3 regressed, and 4 not comparable or inconclusive (only perfpipe check, ab and try); 5 a
-    required tool is missing; 128 + N ended by signal N (130 after Ctrl-C, 143 after SIGTERM).
+    3 regressed (only perfpipe check and ab), and 4 not comparable or inconclusive (only perfpipe
+    check, ab, bisect and try); 5 a required tool is missing; 128 + N ended by signal N (130 after
+    Ctrl-C, 143 after SIGTERM).
     """
 
 

@@ -41,6 +41,11 @@ class Source:
         return self.program
 
     @property
+    def command(self) -> tuple[str, ...]:
+        """The words of the program's first configuration."""
+        return tasks(self.workload(), self.path)[0].command
+
+    @property
     def directory(self) -> Path:
         """The working directory of the program."""
         return directory_of(self.workload(), self.path)

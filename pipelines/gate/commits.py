@@ -40,7 +40,7 @@ def _commit(where: Path, name: str) -> str:
     words = ("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
     done = run(["git", "-C", str(where), *words], timeout=_GIT_S)
     if not done.ok:
-        raise InputError(f"--git: {name} is not a commit in this repository{_part_of(where)}")
+        raise InputError(f"--git: {name} is not a commit in this repository{part_of(where)}")
     return done.stdout.strip()
 
 
@@ -49,12 +49,12 @@ def _common(where: Path, first: str, second: str) -> str:
     if not done.ok:
         names = f"{first[:9]} and {second[:9]}"
         raise InputError(
-            f"--git: {names} have no common ancestor in this repository{_part_of(where)}"
+            f"--git: {names} have no common ancestor in this repository{part_of(where)}"
         )
     return done.stdout.strip()
 
 
-def _part_of(where: Path) -> str:
+def part_of(where: Path) -> str:
     """Return the end of a sentence about a clone without the whole history; else nothing."""
     if git(where, "rev-parse", "--is-shallow-repository") != "true":
         return ""

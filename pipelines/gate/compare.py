@@ -191,20 +191,26 @@ def _print(decision: Decision, why: Explanation) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    width = console.width
     console.print(f"{headline(decision)}.", markup=False)
     if decision.results_note:
         console.print(decision.results_note, markup=False)
     if decision.endpoints:
         console.print(f"{decision.basis}.", markup=False)
         console.print()
-        console.print(_table(texts.TITLES, texts.rows(decision), width))
+        console.print(_table(texts.TITLES, texts.rows(decision), console.width))
+    print_why(why)
+
+
+def print_why(why: Explanation) -> None:
+    """Print why a time changed, and the differences."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
     if why.text:
         console.print(f"\n{why.title}: {why.text}", markup=False)
     if why.rows:
         console.print()
-        rows = texts.why_rows(why)
-        console.print(_table(texts.WHY_TITLES, rows, width))
+        console.print(_table(texts.WHY_TITLES, texts.why_rows(why), console.width))
 
 
 #: Columns of texts; the first of them in a table is cut if there is no room.
