@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,11 @@ from histories import committed
 
 from perfpipe.analysis.gate.ab import ALPHA, Round, certain, level_after, side_of_rounds
 from perfpipe.analysis.gate.compare.comparison import pairs_of
-from perfpipe.analysis.gate.decision import decide
+from perfpipe.analysis.gate.decision import decide, headline
+from perfpipe.analysis.gate.order import orders
+from perfpipe.pipelines.console import progress
+from perfpipe.pipelines.gate.ab import Outcome, ab
+from perfpipe.pipelines.gate.arms import arm_of
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 
@@ -39,25 +43,90 @@ def workload(tmp_path: Path) -> Path:
     return path
 
 
-def test_arms_take_turns_and_a_regression_is_confirmed(
+def _rounds(order: str) -> list[str]:
+    return [order[at : at + 2] for at in range(0, len(order), 2)]
+
+
+def test_arms_take_turns_at_random_and_a_regression_is_confirmed(
     workload: Path, cli: Cli, tmp_path: Path
 ) -> None:
     words = ["--a", "env.ARM=a", "--b", "env.ARM=b", "--b", "env.MS=11"]
     assert cli("ab", str(workload), *words, "--json") == 3, cli.err
+    assert "warm-up: 2 launches, not counted" in cli.err
     found = json.loads(cli.out)
     assert (found["verdict"], found["action"]) == ("regressed", "revert")
     order = (tmp_path / "order").read_text()
-    half = len(order) // 2
-    assert order == ("abba" * 5)[:half] * 2, "and again to confirm"
-    assert half < 10, "certain before all rounds were used up"
+    assert order.startswith("ab"), "the launches that do not count"
+    counted = order[2:]
+    assert {*_rounds(counted)} == {"ab", "ba"}
+    half = len(counted) // 2
+    assert half in (6, 8), "certain before all rounds were used up, and again to confirm"
+    for part in (counted[:6], counted[half : half + 6]):
+        assert part not in ("ababab", "bababa", "abbaab", "baabba"), "no period of two or four"
+    assert found["endpoints"][0]["runs"] == [half, half], "all rounds count"
     runs = Store(tmp_path / "store").runs()
-    assert len(runs) == len(order)
+    assert len(runs) == len(counted), "the first launches are not stored"
     assert {run.tasks[0].notes[0].split(",")[0] for run in runs} == {"arm a", "arm b"}
     (tmp_path / "order").unlink()
     assert cli("ab", str(workload), *words, "--no-confirm") == 3
     assert cli.out.startswith("Regressed: iteration: +")
     assert "Investigate" in cli.out
-    assert len((tmp_path / "order").read_text()) == len(order) // 2
+    assert len((tmp_path / "order").read_text()) in (8, 10)
+
+
+def _ab(workload: Path, store: Path, b: Sequence[str], seed: int, **options: bool) -> Outcome:
+    """Compare the workload with settings of arm B, in a known order, in at most five rounds."""
+    arms = arm_of("a", workload, ()), arm_of("b", workload, b)
+    with progress("t", 5, quiet=True) as steps:
+        return ab(arms, Store(store), 5, steps, seed=seed, **options)
+
+
+def _slow_launches(seed: str, rounds: int, first: int) -> list[int]:
+    """Return the launches of arm B in some rounds that begin with launch number `first`."""
+    return [
+        first + 2 * number + order.index(1)
+        for number, order in zip(range(rounds), orders(seed), strict=False)
+    ]
+
+
+def _slowed(tmp_path: Path, launches: Sequence[int], factor: float) -> None:
+    """Let the program be slower in some of its launches, counted from 1."""
+    line = f"ms *= {factor} if count in {[*launches]} else 1\nif os"
+    (tmp_path / "program.py").write_text(PROGRAM.replace("if os", line, 1))
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_seed_repeats_an_order(seed: int, workload: Path, tmp_path: Path) -> None:
+    """The program is slower in the launches of arm B only if the order is that of the seed."""
+    _slowed(tmp_path, _slow_launches("1 0", 5, 3), 1.2)
+    found = _ab(workload, tmp_path / "store", ["env.OTHER=1"], seed, confirm=False)
+    assert (found.decision.verdict == "regressed") == (seed == 1)
+    (note,) = {run.tasks[0].notes[0].split(", ")[2] for run in Store(tmp_path / "store").runs()}
+    assert note == f"order from seed {seed}"
+
+
+def test_a_regression_that_fresh_rounds_do_not_show_is_no_reason_to_revert(
+    workload: Path, tmp_path: Path
+) -> None:
+    """Noise slows arm B in the first rounds only: much, so that all rounds together show it."""
+    _slowed(tmp_path, _slow_launches("1 0", 3, 3), 1.2)
+    decision = _ab(workload, tmp_path / "store", ["env.OTHER=1"], 1).decision
+    assert (decision.verdict, decision.action) == ("inconclusive", "investigate")
+    assert "the first 3 rounds showed a regression that all rounds together do not" in (
+        decision.reason
+    )
+    assert decision.endpoints[0].verdict != "regressed"
+
+
+def test_a_slow_first_launch_is_named_and_does_not_count(
+    workload: Path, cli: Cli, tmp_path: Path
+) -> None:
+    _slowed(tmp_path, [1], 1.3)
+    assert cli("ab", workload, "--b", "env.OTHER=1", "--fail-on", "inconclusive") == 0, cli.err
+    assert cli.out.startswith("Same: ")
+    assert "The first launch of arm a took 13 ms, later launches 10 ms" in " ".join(cli.out.split())
+    assert cli("ab", workload, "--b", "env.OTHER=1", "--json") == 0
+    assert json.loads(cli.out)["notes"] == []
 
 
 def test_the_same_program_is_the_same(workload: Path, cli: Cli) -> None:
@@ -88,29 +157,27 @@ def test_an_arm_against_itself_in_a_fixed_number_of_rounds(
     found = json.loads((tmp_path / "aa.json").read_text())
     assert (found["aa"], found["verdict"], found["action"]) == (True, "same", "continue")
     assert found["endpoints"][0]["runs"] == [4, 4], "certain before, but all rounds are measured"
-    assert len((tmp_path / "order").read_text()) == 8
+    assert len((tmp_path / "order").read_text()) == 9, "one launch warms up both"
     assert cli.err.count("the verdict follows the last round") == 3
     for name in ("aa.md", "aa.html"):
         assert "A/A, same: iteration" in (tmp_path / name).read_text()
 
 
 def test_an_arm_against_itself_is_a_false_alarm_and_no_regression(
-    workload: Path, cli: Cli, tmp_path: Path
+    workload: Path, tmp_path: Path
 ) -> None:
-    """The program is slower in the launches of arm B: the 2nd, 3rd, 6th and 7th."""
-    slower = PROGRAM.replace("if os", "ms *= 1.2 if count % 4 in (2, 3) else 1\nif os", 1)
-    (tmp_path / "program.py").write_text(slower)
-    words = ["--a", "env.OTHER=1", "--b", "env.OTHER=1", "--rounds", "4"]
-    assert cli("ab", str(workload), *words) == 3, cli.err
-    assert cli.out.startswith("A/A, regressed: iteration: +19")
-    assert "Investigate: this is a false alarm" in " ".join(cli.out.split())
-    assert len((tmp_path / "order").read_text()) <= 8, "there is nothing to confirm"
+    """The program is slower in the launches of arm B."""
+    _slowed(tmp_path, _slow_launches("1 0", 5, 2), 1.2)
+    found = _ab(workload, tmp_path / "store", (), 1)
+    assert headline(found.decision).startswith("A/A, regressed: iteration: +")
+    assert "Investigate: this is a false alarm" in headline(found.decision)
+    assert found.rounds <= 5, "there is nothing to confirm"
 
 
 def test_an_arm_that_fails_ends_it(workload: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("ab", str(workload), "--b", "env.FAIL=1") == 1
     assert cli.out.startswith("Failed: 1 configuration failed")
-    assert len((tmp_path / "order").read_text()) == 2
+    assert len((tmp_path / "order").read_text()) == 4
 
 
 def test_wall_time_where_a_program_prints_none(cli: Cli, tmp_path: Path) -> None:
@@ -137,7 +204,7 @@ def test_times_that_one_arm_alone_prints_are_not_compared(
     assert (found["verdict"], found["action"]) == ("not comparable", "investigate")
     assert found["reason"] == "n=2: the program printed times on one side only"
     assert "perfpipe: not comparable: n=2: " in cli.err
-    assert len((tmp_path / "order").read_text()) == 4, "further rounds would not help"
+    assert len((tmp_path / "order").read_text()) == 8, "further rounds would not help"
     assert cli(*words, "--allow-not-comparable") == 0
 
 

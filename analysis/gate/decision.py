@@ -77,6 +77,7 @@ class Decision:
     `alike` says that both sides are the same program (A/A): any difference is a false alarm.
     `results` says whether both sides print the same results, None if they were not compared.
     `endpoint` is what decided, `others` the pairs of what did not: energies, or times.
+    `notes` are sentences on what else was seen, such as a slower first launch.
     """
 
     verdict: Verdict
@@ -90,6 +91,7 @@ class Decision:
     results: Results | None = None
     endpoint: Endpoint = Endpoint.TIME
     others: tuple[Compared, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def advice(self) -> str:
@@ -103,6 +105,11 @@ class Decision:
         if self.results is None or self.results.kind != Kind.DIFFER:
             return ""
         return f"Results differ: {self.results.why[:1].lower()}{self.results.why[1:]}"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Sentences besides the verdict: whether the results differ, and the notes."""
+        return tuple(text for text in (self.results_note, *self.notes) if text)
 
 
 def decide(
@@ -134,6 +141,28 @@ def decide(
     false_alarm = found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
     action = Action.INVESTIGATE if false_alarm else found.action
     return replace(found, action=action, alike=True)
+
+
+def after_fresh(decision: Decision, first: int, *, again: bool) -> Decision:
+    """Return the decision on all rounds after `first` rounds found a regression.
+
+    `again` says whether the fresh rounds alone find it.  A regression that all rounds no longer
+    support is inconclusive.
+    """
+    if decision.verdict in (Verdict.FAILED, Verdict.NOT_COMPARABLE):
+        return decision
+    if decision.verdict == Verdict.REGRESSED:
+        if again:
+            return decision
+        reason = f"{decision.reason}; the fresh rounds alone do not show a regression"
+        return replace(decision, reason=reason)
+    return replace(
+        decision,
+        verdict=Verdict.INCONCLUSIVE,
+        action=Action.INVESTIGATE,
+        reason=f"{decision.reason}; the first {first} rounds showed a regression that all rounds "
+        "together do not support",
+    )
 
 
 def headline(decision: Decision) -> str:

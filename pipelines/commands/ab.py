@@ -109,13 +109,13 @@ def ab_command(
     outputs: Outputs,
     store_path: str | None,
 ) -> None:
-    """Compare two arms of a workload or program, alternately (A B B A) on this machine.
+    """Compare two arms of a workload or program, in rounds of random order on this machine.
 
     Arms can differ in parameters, environment, directory, interpreter, wrapper or commit.  Programs
-    run without a profiler.  Measurement stops early if the verdict is certain (group-sequential
-    test, O'Brien-Fleming, 5 % over all tests).  perfpipe advises you to revert only if fresh rounds
-    confirm a regression.  If the arms are identical (A/A), a regression is a false alarm.  Exit
-    codes are those of 'perfpipe check'.
+    run without a profiler.  The first launch of each arm does not count.  Measurement stops early
+    if the verdict is certain (group-sequential test, O'Brien-Fleming, 5 % over all tests).
+    perfpipe advises you to revert only if fresh rounds confirm a regression.  If the arms are
+    identical (A/A), a regression is a false alarm.  Exit codes are those of 'perfpipe check'.
 
     \b
     perfpipe ab workloads/gemm.yaml --a dtype=fp16 --b dtype=bf16

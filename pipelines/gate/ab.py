@@ -1,16 +1,19 @@
-"""Measures two arms on this machine alternately until the verdict is certain; profiles both."""
+"""Measures two arms on this machine in turns until the verdict is certain; profiles both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfpipe.analysis.gate.ab import certain, level_after, side_of_rounds
+from perfpipe.analysis.gate.ab import Round, certain, level_after, side_of_rounds
 from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.compare.story import Comparison, compare
-from perfpipe.analysis.gate.decision import Decision, Verdict, decide, primary
+from perfpipe.analysis.gate.decision import Action, Decision, Verdict, after_fresh, decide
+from perfpipe.analysis.gate.first_run import first_run_effect
 from perfpipe.analysis.gate.judging import ALPHA
 from perfpipe.analysis.gate.limits import USUAL, Limits, limits_of
+from perfpipe.analysis.gate.order import seeded
+from perfpipe.analysis.gate.sides import Side
 from perfpipe.analysis.gate.timed import comparable
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.pipelines.collectors.base import Context, Say
@@ -18,7 +21,7 @@ from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate.arms import Arm, labels_of
 from perfpipe.pipelines.gate.results import compared_results
 from perfpipe.pipelines.gate.sides import named
-from perfpipe.pipelines.gate.turns import Measuring, in_turns
+from perfpipe.pipelines.gate.turns import Measuring, in_turns, measuring
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.measuring import profile
 from perfpipe.pipelines.place import stopwatch
@@ -49,8 +52,7 @@ class Outcome:
 class _Rule:
     """How to judge rounds: names of the configurations, most rounds, whether to stop early.
 
-    `alike` says that the arms are the same program, `confirms` that earlier rounds found a
-    regression.
+    `alike` says that the arms are the same program, `seed` gives the order of launches.
     """
 
     labels: Sequence[str]
@@ -58,7 +60,7 @@ class _Rule:
     early: bool
     alike: bool
     calibration: Calibration | None
-    confirms: bool = False
+    seed: int
 
     def level_after(self, done: int) -> float | None:
         """Return the level to test at after some rounds; None if it is too early."""
@@ -74,24 +76,34 @@ def ab(
     *,
     early: bool = True,
     confirm: bool = True,
+    seed: int | None = None,
 ) -> Outcome:
-    """Measure two alternating arms, A B B A, for at most `rounds` rounds, and decide.
+    """Measure two arms, in a random order in each round, for at most `rounds` rounds, and decide.
 
-    With `early` it stops when every configuration is certain at the level that sequential tests
-    allow for that look; else all rounds are measured before the only look.  A configuration that
-    fails ends it.  With `confirm` a regression is measured once more, in fresh rounds; the advice
-    is to revert only if these find it too.  Identical arms are not confirmed.  A calibration
-    says which changes count.  Raises InputError if the arms cannot be compared.
+    Each arm is launched once before that, which does not count.  With `early` it stops when every
+    configuration is certain at the level that sequential tests allow for that look; else all rounds
+    are measured before the only look.  A configuration that fails ends it.  With `confirm` fresh
+    rounds follow a regression: the verdict then comes from all rounds, and the advice is to revert
+    only if the fresh rounds alone find the regression too.  Identical arms are not confirmed.  A
+    calibration says which changes count.  `seed` repeats an order.  Raises InputError if the arms
+    cannot be compared.
     """
-    rule = _Rule(labels_of(arms), rounds, early, arms[0].alike(arms[1]), calibration)
-    first = _measured(arms, store, rule, progress)
-    if not confirm or rule.alike or first.decision.verdict != Verdict.REGRESSED:
-        return _with_results(first, store)
-    progress.note("regressed; fresh rounds will confirm or reject it")
-    again = _measured(arms, store, replace(rule, confirms=True), progress)
-    runs = tuple(a + b for a, b in zip(first.runs, again.runs, strict=True))
-    both = replace(again, rounds=first.rounds + again.rounds, runs=(runs[0], runs[1]))
-    return _with_results(both, store)
+    alike = arms[0].alike(arms[1])
+    rule = _Rule(labels_of(arms), rounds, early, alike, calibration, seeded(seed))
+    with measuring(arms, store, progress) as sides:
+        found = _measured(sides, rule, progress.step)
+        if confirm and not alike and found.decision.verdict == Verdict.REGRESSED:
+            progress.note("regressed; fresh rounds will confirm or reject it")
+            found = _confirmed(sides, rule, found, progress)
+    effect = first_run_effect(
+        [(side.arm.name, _side(side, side.rounds, rule), side.first) for side in sides],
+        rule.labels,
+        found.limits,
+    )
+    if effect:
+        progress.note(effect)
+        found = replace(found, decision=replace(found.decision, notes=(effect,)))
+    return _with_results(found, store)
 
 
 def _with_results(outcome: Outcome, store: Store) -> Outcome:
@@ -101,53 +113,79 @@ def _with_results(outcome: Outcome, store: Store) -> Outcome:
     return replace(outcome, decision=replace(outcome.decision, results=results))
 
 
-def _measured(arms: tuple[Arm, Arm], store: Store, rule: _Rule, progress: Progress) -> Outcome:
-    """Measure rounds until the verdict is certain, or all are done."""
-    for done, sides in in_turns(arms, store, rule.rounds, progress.detail):
-        found = _decided(sides, done, rule)
-        tell = progress.note if rule.confirms else progress.step
-        tell(f"round {done}: {found.decision.verdict}: {found.decision.reason}")
+def _measured(sides: Sequence[Measuring], rule: _Rule, tell: Say, start: int = 0) -> Outcome:
+    """Measure rounds until their verdict is certain, or all are done; judge those from `start`."""
+    for done in in_turns(sides, rule.rounds, rule.seed):
+        level = rule.level_after(done)
+        found = _decided(sides, rule, level or ALPHA, start)
         endpoints = found.decision.endpoints
-        over = rule.level_after(done) is not None and certain(endpoints)
+        failed = found.decision.verdict == Verdict.FAILED
         # A configuration of one arm only is never compared.
-        if over or found.decision.verdict == Verdict.FAILED or not all(p.change for p in endpoints):
+        apart = not all(pair.change for pair in endpoints)
+        if level is None and not failed and not apart:
+            found = replace(found, decision=_too_early(found.decision, done, rule))
+        tell(f"round {start + done}: {found.decision.verdict}: {found.decision.reason}")
+        if failed or apart or (level is not None and certain(endpoints)):
             break
     return found
 
 
-def _decided(sides: Sequence[Measuring], done: int, rule: _Rule) -> Outcome:
-    results = iter(comparable([one.results for side in sides for one in side.rounds]))
-    before, after = (
-        side_of_rounds(
-            f"arm {side.arm.name}",
-            [replace(one, results=next(results)) for one in side.rounds],
-            rule.labels,
-        )
-        for side in sides
+def _too_early(decision: Decision, done: int, rule: _Rule) -> Decision:
+    """Return a decision before the first look."""
+    return replace(
+        decision,
+        verdict=Verdict.UNREPLICATED if done < 2 else Verdict.INCONCLUSIVE,
+        action=Action.INVESTIGATE,
+        reason="too few rounds for a verdict"
+        if rule.early
+        else "the verdict follows the last round",
     )
-    level = rule.level_after(done)
+
+
+def _confirmed(
+    sides: Sequence[Measuring], rule: _Rule, first: Outcome, progress: Progress
+) -> Outcome:
+    """Measure fresh rounds after a regression, and judge all rounds together.
+
+    The levels of the looks bound how often the first rounds are wrong; no further regression can
+    come from the fresh rounds, so all rounds are tested at the usual level.
+    """
+    fresh = _measured(sides, rule, progress.note, first.rounds)
+    again = fresh.decision.verdict == Verdict.REGRESSED
+    found = _decided(sides, rule, ALPHA, confirmed=again)
+    return replace(found, decision=after_fresh(found.decision, first.rounds, again=again))
+
+
+def _side(own: Measuring, rounds: Sequence[Round], rule: _Rule) -> Side:
+    return side_of_rounds(f"arm {own.arm.name}", rounds, rule.labels)
+
+
+def _decided(
+    sides: Sequence[Measuring],
+    rule: _Rule,
+    level: float,
+    start: int = 0,
+    *,
+    confirmed: bool = False,
+) -> Outcome:
+    """Judge the rounds from `start` on at a level."""
+    rounds = [side.rounds[start:] for side in sides]
+    results = iter(comparable([one.results for own in rounds for one in own]))
+    before, after = (
+        _side(side, [replace(one, results=next(results)) for one in own], rule)
+        for side, own in zip(sides, rounds, strict=True)
+    )
     limits = limits_of(rule.calibration)
-    pairs = pairs_of(before, after, alpha=level or ALPHA, limits=limits)
     decision = decide(
-        pairs,
+        pairs_of(before, after, alpha=level, limits=limits),
         failed=[*sides[0].failures, *sides[1].failures],
-        confirmed=rule.confirms,
+        confirmed=confirmed,
         alike=rule.alike,
         calibration=rule.calibration,
     )
-    early = level is None and all(pair.change for pair in decision.endpoints)
-    if early and not sides[0].failures and not sides[1].failures:
-        # Too early for a verdict.
-        decision = replace(
-            decision,
-            verdict=Verdict.UNREPLICATED if done < 2 else Verdict.INCONCLUSIVE,
-            reason="too few rounds for a verdict"
-            if rule.early
-            else "the verdict follows the last round",
-            endpoints=primary(pairs),
-        )
     runs = (tuple(sides[0].runs), tuple(sides[1].runs))
-    return Outcome(decision, compare(before, after, limits=limits), done, runs, limits)
+    comparison = compare(before, after, limits=limits)
+    return Outcome(decision, comparison, len(rounds[0]), runs, limits)
 
 
 def with_profiles(outcome: Outcome, arms: tuple[Arm, Arm], store: Store, say: Say) -> Outcome:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from perfpipe import calibrationrecord
 from perfpipe.analysis.gate.calibrate import calibrate
 from perfpipe.analysis.gate.judging import timer_step
+from perfpipe.analysis.gate.order import seeded
 from perfpipe.analysis.gate.timed import comparable
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate.arms import Arm
-from perfpipe.pipelines.gate.turns import in_turns
+from perfpipe.pipelines.gate.turns import in_turns, measuring
 from perfpipe.pipelines.place import machine
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
@@ -33,11 +34,12 @@ def calibrated(
         raise InputError(
             f"{arm.path}: the programs run on another machine; calibrate on that machine"
         )
-    for done, sides in in_turns([arm, arm], store, rounds, progress.detail):
-        for side in sides:
-            if side.failures:
-                raise TaskFailed(f"{side.failures[0]}: {side.rounds[-1].results[0].error}")
-        progress.step(f"round {done}")
+    with measuring((arm, arm), store, progress) as sides:
+        for done in in_turns(sides, rounds, seeded(None)):
+            for side in sides:
+                if side.failures:
+                    raise TaskFailed(f"{side.failures[0]}: {side.rounds[-1].results[0].error}")
+            progress.step(f"round {done}")
     turns = sorted((one for side in sides for one in side.rounds), key=lambda one: one.turn)
     configurations = tuple(
         _calibrated(own, usual_rounds, change_pct)

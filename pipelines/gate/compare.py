@@ -192,8 +192,8 @@ def _print(decision: Decision, why: Explanation) -> None:
 
     console = Console(highlight=False)
     console.print(f"{headline(decision)}.", markup=False)
-    if decision.results_note:
-        console.print(decision.results_note, markup=False)
+    for note in decision.sentences:
+        console.print(note, markup=False)
     if decision.endpoints:
         console.print(f"{decision.basis}.", markup=False)
         console.print()

@@ -44,6 +44,7 @@ def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
             "kind": decision.results.kind,
             "why": decision.results.why,
         },
+        "notes": list(decision.notes),
         "why": {"text": why.text, "differences": [asdict(row) for row in why.rows]},
         "endpoints": [_row(pair) for pair in decision.endpoints],
         "others": [_row(pair) for pair in decision.others],
@@ -171,8 +172,8 @@ def comment(decision: Decision, why: Explanation) -> str:
     lines += _markdown(TITLES, [*rows(decision)])
     if decision.endpoints:
         lines += ["", f"{_escaped(decision.basis)}."]
-    if decision.results_note:
-        lines += ["", f"**{_escaped(decision.results_note)}**"]
+    for note in decision.sentences:
+        lines += ["", f"**{_escaped(note)}**"]
     if why.text:
         lines += ["", f"**{why.title}:** {_escaped(why.text)}", ""]
         lines += _markdown(WHY_TITLES, [*why_rows(why)])

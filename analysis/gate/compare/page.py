@@ -18,7 +18,7 @@ _TILES = 3
 def with_decision(decision: Decision, comparison: Comparison) -> Comparison:
     """Return a comparison that begins with the decision and the threshold."""
     source = Source("comparison", tuple(fact.text for fact in comparison.sides))
-    told = (headline(decision), decision.results_note, decision.basis)
+    told = (headline(decision), *decision.sentences, decision.basis)
     facts = (Fact("", text, source) for text in told if text)
     return replace(comparison, statements=(*facts, *comparison.statements))
 
