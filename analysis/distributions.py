@@ -14,6 +14,9 @@ from typing import Any
 
 _LEAST = sys.float_info.min
 
+#: From here on the series of digamma and its derivatives are exact to 12 digits.
+_LARGE = 15.0
+
 #: Terms of a continued fraction, and steps of a search; both need far fewer.
 _MOST = 10_000
 
@@ -127,3 +130,35 @@ def _fraction(a: float, b: float, x: float) -> float:
 def _apart(value: float) -> float:
     """Return a value that one can divide by."""
     return value if abs(value) > _LEAST else _LEAST
+
+
+def digamma(value: float) -> float:
+    """Return the derivative of the logarithm of the gamma function at a positive value."""
+    below, x = 0.0, value
+    while x < _LARGE:
+        below, x = below + 1 / x, x + 1
+    y = 1 / x**2
+    # DLMF 5.11.2.
+    return (
+        math.log(x) - 1 / (2 * x) - y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y / 240))) - below
+    )
+
+
+def trigamma(value: float) -> float:
+    """Return the derivative of digamma at a positive value."""
+    below, x = 0.0, value
+    while x < _LARGE:
+        below, x = below + 1 / x**2, x + 1
+    y = 1 / x**2
+    series = 1 / 6 - y * (1 / 30 - y * (1 / 42 - y / 30))
+    return below + 1 / x + y / 2 + series * y / x
+
+
+def tetragamma(value: float) -> float:
+    """Return the derivative of trigamma at a positive value."""
+    below, x = 0.0, value
+    while x < _LARGE:
+        below, x = below + 2 / x**3, x + 1
+    y = 1 / x**2
+    series = 1 / 2 - y * (1 / 6 - y * (1 / 6 - y * 3 / 10))
+    return -below - y - y / x - series * y**2

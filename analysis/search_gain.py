@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from perfpipe.analysis.gate.judging import Change, change_of, false_discovery, judge, verdict_of
+from perfpipe.analysis.gate.choosing import judge
+from perfpipe.analysis.gate.judging import Change, change_of, false_discovery, verdict_of
 from perfpipe.analysis.history import History, Trial
 from perfpipe.analysis.thresholds import thresholds
 

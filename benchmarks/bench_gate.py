@@ -2,9 +2,10 @@
 
 For kinds of noise, numbers of runs and orders of them: how often an unchanged program is called
 improved or regressed (false alarm), how often a 3 % slowdown is called regressed (power), and how
-often an unchanged program is called the same.  Further tables: arms that are looked at after each
-round, with fresh rounds behind a regression, as `perfpipe ab` does; calibrated thresholds; 200
-unchanged kernels tested at once, and how many of these tables have a false alarm.
+often an unchanged program is called the same.  Further tables: arms in a random order that are
+looked at after each round, with fresh rounds behind a regression, as `perfpipe ab` does; several
+configurations; calibrated thresholds; 200 unchanged kernels tested at once, and how many of these
+tables have a false alarm.  bench_ab.py measures the same through the command line.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from perfpipe.analysis.gate.ab import Round, level_after, side_of_rounds
+from perfpipe.analysis.gate.ab import Round, certain, level_after, side_of_rounds
 from perfpipe.analysis.gate.calibrate import calibrate
-from perfpipe.analysis.gate.compare.comparison import pairs_of
-from perfpipe.analysis.gate.decision import decide
+from perfpipe.analysis.gate.compare.comparison import Pairs, pairs_of
+from perfpipe.analysis.gate.decision import Action, Verdict, after_fresh, decide
 from perfpipe.analysis.gate.judging import ALPHA
 from perfpipe.analysis.gate.limits import USUAL, Limits
+from perfpipe.analysis.gate.order import orders
 from perfpipe.analysis.gate.sides import KERNEL, Key, Measured, Side
 from perfpipe.runrecord import TaskResult
 
@@ -66,6 +69,13 @@ def correlated(rho: float, scatter: float) -> Noise:
     return series
 
 
+def outliers(rng: np.random.Generator, count: int) -> Series:
+    """Return noise of 0.5 %, with one run in ten that takes 20 to 100 % longer."""
+    longer = np.log1p(rng.uniform(0.2, 1, count))
+    found: Series = rng.normal(0, 0.005, count) + longer * (rng.random(count) < 0.1)
+    return found
+
+
 def neighbor(rng: np.random.Generator, count: int) -> Series:
     """Return runs of which somebody else's job slows a few in a row by 8 %."""
     found = rng.normal(0, 0.005, count)
@@ -90,6 +100,7 @@ NOISES: dict[str, Noise] = {
     "AR(1) 0.5, 2 %": correlated(0.5, 0.02),
     "AR(1) 0.8, 2 %": correlated(0.8, 0.02),
     "noisy neighbor": neighbor,
+    "outliers": outliers,
     "timer of 32 ns, 1.5 us": normal(0.002),
 }
 
@@ -102,15 +113,28 @@ class Rates(NamedTuple):
     same: float
 
 
+class Looked(NamedTuple):
+    """What `perfpipe ab` decides, its advice, and the number of rounds."""
+
+    verdict: str
+    action: str
+    rounds: int
+
+
 @dataclass(frozen=True)
 class Case:
-    """What is simulated: runs of two arms, and how they are judged."""
+    """What is simulated: runs of two arms, and how they are judged.
+
+    With several `configurations` that have noise of their own, `slower` of them are slower.
+    """
 
     noise: Noise
     runs: int
     in_turns: bool = True
     timer_ns: int = 0
     limits: Limits = USUAL
+    configurations: int = 1
+    slower: int = 1
 
     def rates(self, repeats: int) -> Rates:
         """Return how often the gate is right and wrong."""
@@ -119,46 +143,78 @@ class Case:
         slower = [self._decided(rng, SLOWDOWN) for _ in range(repeats)]
         return _rates(unchanged, slower)
 
-    def rates_of_ab(self, repeats: int) -> tuple[Rates, float]:
-        """Return the same for arms that are looked at after each round, and the mean of rounds."""
+    def rates_of_ab(self, repeats: int) -> tuple[Rates, float, float]:
+        """Return the same for `perfpipe ab`, the share of advice to revert, %, and mean rounds."""
         rng = np.random.default_rng(self.runs)
         unchanged = [self._looked_at(rng, 0) for _ in range(repeats)]
         slower = [self._looked_at(rng, SLOWDOWN) for _ in range(repeats)]
-        rounds = sum(done for _, done in (*unchanged, *slower)) / (2 * repeats)
-        return _rates([own for own, _ in unchanged], [own for own, _ in slower]), rounds
+        rounds = sum(own.rounds for own in (*unchanged, *slower)) / (2 * repeats)
+        revert = 100 * sum(own.action == Action.REVERT for own in slower) / repeats
+        verdicts = [[own.verdict for own in both] for both in (unchanged, slower)]
+        return _rates(*verdicts), revert, rounds
 
     def _decided(self, rng: np.random.Generator, change: float) -> str:
-        return self._verdict(self._rounds(rng, change), ALPHA)
+        arms = [(slot + slot // 2) % 2 for slot in range(2 * self.runs)]
+        return self._decision(self._rounds(rng, change, arms if self.in_turns else sorted(arms)))
 
-    def _looked_at(self, rng: np.random.Generator, change: float) -> tuple[str, int]:
-        rounds = self._rounds(rng, change)
+    def _looked_at(self, rng: np.random.Generator, change: float) -> Looked:
+        seeds = (str(seed) for seed in rng.integers(1 << 30, size=2))
+        orders_of_both = (islice(orders(seed), self.runs) for seed in seeds)
+        arms = [arm for own in orders_of_both for order in own for arm in order]
+        rounds = self._rounds(rng, change, arms)
+        done, verdict = self._looks(rounds, 0)
+        if verdict != Verdict.REGRESSED:
+            action = Action.CONTINUE if verdict in ("improved", "same") else Action.INVESTIGATE
+            return Looked(verdict, action, done)
+        # The fresh rounds are those after the most that the first ones can be.
+        again, of_fresh = self._looks(rounds, self.runs)
+        every = [[*own[:done], *own[self.runs : self.runs + again]] for own in rounds]
+        confirmed = of_fresh == Verdict.REGRESSED
+        found = decide(self._pairs(every, ALPHA), confirmed=confirmed)
+        found = after_fresh(found, done, again=confirmed)
+        return Looked(str(found.verdict), str(found.action), done + again)
+
+    def _looks(self, rounds: Sequence[Sequence[Round]], start: int) -> tuple[int, str]:
+        """Return the number of rounds from `start` on until the verdict is certain, and this."""
         for done in range(1, self.runs + 1):
             level = level_after(done, self.runs)
-            if level is None:
-                continue
-            verdict = self._verdict([own[:done] for own in rounds], level)
-            if verdict in ("improved", "regressed", "same"):
-                break
-        return verdict, done
+            if level is not None:
+                own = [one[start : start + done] for one in rounds]
+                found = decide(self._pairs(own, level))
+                if certain(found.endpoints):
+                    break
+        return done, str(found.verdict)
 
-    def _rounds(self, rng: np.random.Generator, change: float) -> list[list[Round]]:
-        logs = self.noise(rng, 2 * self.runs)
+    def _rounds(
+        self, rng: np.random.Generator, change: float, arms: Sequence[int]
+    ) -> list[list[Round]]:
+        several = [self.noise(rng, len(arms)) for _ in range(self.configurations)]
         rounds: list[list[Round]] = [[], []]
-        for slot, log in enumerate(logs):
-            # A B B A ..., or A A A ... B B B.
-            arm = (slot + slot // 2) % 2 if self.in_turns else slot // self.runs
-            ns = (1500 if self.timer_ns else 1e7) * np.exp(log + np.log1p(change) * arm)
-            if self.timer_ns:
-                ns = self.timer_ns * round(ns / self.timer_ns)
-            result = TaskResult(0, "-", {}, times_ms=(float(ns) / 1e6,))
-            rounds[arm].append(Round(slot, (result,)))
+        for slot, arm in enumerate(arms):
+            results = []
+            for at, logs in enumerate(several):
+                slower = change if at < self.slower else 0
+                ns = (1500 if self.timer_ns else 1e7) * np.exp(logs[slot]) * (1 + slower * arm)
+                if self.timer_ns:
+                    ns = self.timer_ns * round(ns / self.timer_ns)
+                results.append(TaskResult(at, self._labels[at], {}, times_ms=(float(ns) / 1e6,)))
+            rounds[arm].append(Round(slot, tuple(results)))
         return rounds
 
-    def _verdict(self, rounds: Sequence[Sequence[Round]], alpha: float) -> str:
-        before, after = (side_of_rounds(str(arm), own, ["-"]) for arm, own in enumerate(rounds))
+    @property
+    def _labels(self) -> list[str]:
+        many = self.configurations > 1
+        return [f"n={at}" if many else "-" for at in range(self.configurations)]
+
+    def _decision(self, rounds: Sequence[Sequence[Round]]) -> str:
+        return str(decide(self._pairs(rounds, ALPHA)).verdict)
+
+    def _pairs(self, rounds: Sequence[Sequence[Round]], alpha: float) -> Pairs:
+        labels = self._labels
+        before, after = (side_of_rounds(str(arm), own, labels) for arm, own in enumerate(rounds))
         if self.timer_ns:
             before.timers[""] = after.timers[""] = self.timer_ns
-        return str(decide(pairs_of(before, after, alpha=alpha, limits=self.limits)).verdict)
+        return pairs_of(before, after, alpha=alpha, limits=self.limits)
 
 
 def _rates(unchanged: Sequence[str], slower: Sequence[str]) -> Rates:
@@ -223,12 +279,17 @@ def main() -> None:
             cases = (Case(noise, runs, in_turns, timer) for runs in RUNS)
             cells = (_told(case.rates(options.repeats)) for case in cases)
             print(_row(name, "alternating" if in_turns else "A then B", *cells), flush=True)
-    print("\nAlternating, looked at after each round: false, power, same, mean of rounds\n")
+    print("\nAs perfpipe ab: false, power, same, mean of rounds, revert advised\n")
     print(_row("noise", *(f"at most {runs} rounds" for runs in RUNS)))
     print(_row(*["---"] * 4))
-    for name in ("normal 1 %", "normal 2 %", "two modes 3 %, 1/3", "AR(1) 0.8, 1 %"):
-        looked = (Case(NOISES[name], runs).rates_of_ab(options.repeats) for runs in RUNS)
-        print(_row(name, *(f"{_told(rates)}, {rounds:.1f}" for rates, rounds in looked)))
+    for name in ("normal 1 %", "normal 2 %", "two modes 3 %, 1/3", "AR(1) 0.8, 1 %", "outliers"):
+        print(_row(name, *(_of_ab(Case(NOISES[name], runs), options.repeats) for runs in RUNS)))
+    print("\nThe same with several configurations, of which one is slower\n")
+    print(_row("noise", *(f"{count} configurations" for count in (1, 2, 5, 20))))
+    print(_row(*["---"] * 5))
+    for name in ("normal 0.5 %", "normal 1 %", "normal 2 %"):
+        cases = (Case(NOISES[name], 5, configurations=count) for count in (1, 2, 5, 20))
+        print(_row(name, *(_of_ab(case, options.repeats // 4) for case in cases)), flush=True)
     print("\nCalibrated with 20 launches: mean of proposed rounds; false, power, same\n")
     print(_row("noise", "rounds", "with these"))
     print(_row(*["---"] * 3))
@@ -241,6 +302,11 @@ def main() -> None:
     for scatter in (0.01, 0.02):
         tables = (tables_with_false_alarms(scatter, runs, options.tables) for runs in RUNS)
         print(_row(f"{100 * scatter:g} %", *(f"{share:.1f}" for share in tables)), flush=True)
+
+
+def _of_ab(case: Case, repeats: int) -> str:
+    rates, revert, rounds = case.rates_of_ab(repeats)
+    return f"{_told(rates)}, {rounds:.1f}, {revert:.0f}"
 
 
 def _told(rates: Rates) -> str:

@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.compare.page import page_of
 from perfpipe.analysis.gate.compare.story import compare
 from perfpipe.analysis.gate.decision import decide
-from perfpipe.analysis.gate.judging import judge
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.ingest.reading import ingest
 from perfpipe.pipelines.gate.compare import both_steps

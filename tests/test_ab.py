@@ -74,11 +74,13 @@ def test_arms_take_turns_at_random_and_a_regression_is_confirmed(
     assert len((tmp_path / "order").read_text()) in (8, 10)
 
 
-def _ab(workload: Path, store: Path, b: Sequence[str], seed: int, **options: bool) -> Outcome:
+def _ab(
+    workload: Path, store: Path, b: Sequence[str], seed: int, *, confirm: bool = True
+) -> Outcome:
     """Compare the workload with settings of arm B, in a known order, in at most five rounds."""
     arms = arm_of("a", workload, ()), arm_of("b", workload, b)
     with progress("t", 5, quiet=True) as steps:
-        return ab(arms, Store(store), 5, steps, seed=seed, **options)
+        return ab(arms, Store(store), 5, steps, seed=seed, confirm=confirm)
 
 
 def _slow_launches(seed: str, rounds: int, first: int) -> list[int]:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from perfpipe import calibrationrecord
 from perfpipe.analysis.gate import calibrate as calibration
 from perfpipe.analysis.gate.calibrate import calibrate
-from perfpipe.analysis.gate.judging import judge
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.calibrationrecord import Calibrated, Calibration
 from perfpipe.errors import StoreError
 from perfpipe.pipelines.place import machine

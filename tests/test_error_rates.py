@@ -13,7 +13,8 @@ import scipy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfpipe.analysis.gate.judging import change_of, judge, verdict_of
+from perfpipe.analysis.gate.choosing import judge
+from perfpipe.analysis.gate.judging import change_of, verdict_of
 from perfpipe.analysis.gate.modes import best_split, modes_explain, two_modes
 from perfpipe.analysis.gate.power import detectable, found_share, further_runs
 

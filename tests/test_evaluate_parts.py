@@ -11,7 +11,7 @@ from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.analysis.gate.judging import judge
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.errors import InputError
 from perfpipe.pipelines.evaluate.arena import Slot
 from perfpipe.pipelines.evaluate.block import Evaluate, Tolerance

@@ -15,9 +15,9 @@ from test_gate import FAST, times
 
 from perfpipe.analysis.gate.ab import Round, side_of_rounds
 from perfpipe.analysis.gate.check import Exported, document_of, exported_from
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.decision import Action, Endpoint, Verdict, decide
-from perfpipe.analysis.gate.judging import judge
 from perfpipe.analysis.gate.sides import LAUNCH_ENERGY, STEP_ENERGY, Key, Side, side_of
 from perfpipe.energyrecord import Energy
 from perfpipe.errors import InputError

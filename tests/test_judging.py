@@ -12,12 +12,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.analysis.gate.judging import (
     TIMER_STEPS,
     change_of,
     false_discovery,
     interleaved,
-    judge,
     timer_step,
     verdict_of,
 )

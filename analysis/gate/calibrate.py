@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.analysis.gate.judging import judge
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.analysis.gate.modes import two_modes
 from perfpipe.analysis.gate.power import detectable
 from perfpipe.analysis.thresholds import thresholds

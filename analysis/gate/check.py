@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from perfpipe.analysis.facts import Facts
-from perfpipe.analysis.gate.compare.comparison import ENDPOINTS
-from perfpipe.analysis.gate.sides import ENERGIES, KERNEL, Key, Measured, Side
+from perfpipe.analysis.gate.sides import ENDPOINTS, ENERGIES, KERNEL, Key, Measured, Side
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.decoding import decode
 from perfpipe.errors import InputError

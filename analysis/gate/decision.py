@@ -9,15 +9,18 @@ decides instead of time if it was asked for; whichever does not decide is shown 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
-from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs
+from perfpipe.analysis.gate.compare.comparison import Compared, Pairs
 from perfpipe.analysis.gate.judging import ONE_RUN
 from perfpipe.analysis.gate.limits import told
-from perfpipe.analysis.gate.power import further_runs
-from perfpipe.analysis.gate.sides import ENERGIES
+from perfpipe.analysis.gate.power import MOST_RUNS, further_runs
+from perfpipe.analysis.gate.sides import ENDPOINTS, ENERGIES
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.trying.results import Compared as Results
 from perfpipe.analysis.trying.series import Kind
 from perfpipe.calibrationrecord import Calibration
@@ -77,6 +80,7 @@ class Decision:
     `alike` says that both sides are the same program (A/A): any difference is a false alarm.
     `results` says whether both sides print the same results, None if they were not compared.
     `endpoint` is what decided, `others` the pairs of what did not: energies, or times.
+    `mean` is the pair of the mean of several configurations, None with one, or if a run lacks one.
     `notes` are sentences on what else was seen, such as a slower first launch.
     """
 
@@ -92,6 +96,7 @@ class Decision:
     endpoint: Endpoint = Endpoint.TIME
     others: tuple[Compared, ...] = ()
     notes: tuple[str, ...] = ()
+    mean: Compared | None = None
 
     @property
     def advice(self) -> str:
@@ -105,6 +110,11 @@ class Decision:
         if self.results is None or self.results.kind != Kind.DIFFER:
             return ""
         return f"Results differ: {self.results.why[:1].lower()}{self.results.why[1:]}"
+
+    @property
+    def tested(self) -> tuple[Compared, ...]:
+        """The mean of several configurations, if there is one, and the configurations."""
+        return (*((self.mean,) if self.mean else ()), *self.endpoints)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -203,15 +213,102 @@ def _decided(
     if not known:
         reason = "the two sides have no measurement in common"
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
+    mean = _mean_of(pairs, known)
+    found = _of_several(mean, known) if mean else _of_worst(known)
+    # Only the code can be reverted.
+    action = _action(found.verdict, confirmed and not pairs.beside)
+    reason = found.reason
+    if pairs.beside and found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
+        reason += f", with {'; '.join(pairs.beside)}"
+    return Decision(found.verdict, action, reason, endpoints, kernels, found.more, mean=mean)
+
+
+class _Found(NamedTuple):
+    """A verdict with its reason, and how many more runs per side would decide, None if unknown."""
+
+    verdict: Verdict
+    reason: str
+    more: int | None = None
+
+
+def _of_worst(known: Sequence[Compared]) -> _Found:
+    """Return the most severe verdict of configurations."""
     worst = min(known, key=lambda pair: _severity(pair.verdict))
     verdict = Verdict(worst.verdict or "")
     more = _further(pair for pair in known if pair.verdict == Verdict.INCONCLUSIVE)
-    # Only the code can be reverted.
-    action = _action(verdict, confirmed and not pairs.beside)
-    reason = _reason(verdict, worst, more)
-    if pairs.beside and verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
-        reason += f", with {'; '.join(pairs.beside)}"
-    return Decision(verdict, action, reason, endpoints, kernels, more)
+    return _Found(verdict, _reason(verdict, worst, more), more)
+
+
+#: Verdicts on configurations from which a verdict on all of them follows.
+_TESTED = (Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.SAME)
+
+
+def _mean_of(pairs: Pairs, known: Sequence[Compared]) -> Compared | None:
+    """Return the pair of the mean of several configurations; None if any was not tested."""
+    parts = {(pair.key.profiler, pair.key.part) for pair in known}
+    if len(known) < 2 or len(parts) > 1 or any(pair.verdict not in _TESTED for pair in known):
+        return None
+    return next(
+        (
+            mean
+            for mean in pairs.means
+            if (mean.key.profiler, mean.key.part) in parts and mean.verdict in _TESTED
+        ),
+        None,
+    )
+
+
+def _of_several(mean: Compared, known: Sequence[Compared]) -> _Found:
+    """Return the verdict on several configurations: of the mean, and of each.
+
+    A regression or an improvement is that of any configuration, or of the mean.  Otherwise they are
+    the same if the mean is, if nothing was withheld, and if no configuration may have changed by
+    more than some times the threshold.
+    """
+    every = [mean, *known]
+    for pair in (*known, mean):
+        if pair.verdict == Verdict.REGRESSED:
+            return _Found(Verdict.REGRESSED, _reason_of_several(pair, mean, known))
+    withheld = [pair for pair in every if pair.verdict == Verdict.INCONCLUSIVE and pair.note]
+    if withheld:
+        return _Found(Verdict.INCONCLUSIVE, f"{name_of(withheld[0])}: {withheld[0].note}")
+    better = [pair for pair in every if pair.verdict == Verdict.IMPROVED]
+    if not better and mean.verdict == Verdict.INCONCLUSIVE:
+        return _of_worst([mean])
+    widest = max(known, key=lambda pair: _bound(pair, slower=bool(better)))
+    bound = _bound(widest, slower=bool(better))
+    most = thresholds()["compare.several_factor"] * widest.limit_pct / 100
+    if bound > most:
+        may = f"{name_of(widest)} may have changed by {_ends(*(widest.bounds or (0, 0)))}"
+        return _Found(Verdict.INCONCLUSIVE, f"{_told(mean)}, but {may}", _narrower(widest, most))
+    if better:
+        return _Found(Verdict.IMPROVED, _reason_of_several(better[0], mean, known))
+    return _Found(Verdict.SAME, f"{_told(mean)}; each changed by less than {100 * bound:.1f} %")
+
+
+def _bound(pair: Compared, *, slower: bool) -> float:
+    """Return the most that a configuration may have changed, or slowed down, as ratio - 1."""
+    low, high = pair.bounds or (-math.inf, math.inf)
+    return high if slower else max(high, math.expm1(-math.log1p(low)) if low > -1 else math.inf)
+
+
+def _narrower(pair: Compared, most: float) -> int | None:
+    """Return how many more runs per side should narrow the bounds of a pair to `most`."""
+    change, bounds = pair.change, pair.bounds
+    if change is None or bounds is None:
+        return None
+    margin = (math.log1p(bounds[1]) - math.log1p(bounds[0])) / 2
+    room = math.log1p(most) - abs(math.log1p(change.ratio))
+    have = min(len(pair.before.medians), len(pair.after.medians))
+    wanted = have * (margin / room) ** 2 if room > 0 else math.inf
+    return math.ceil(wanted) - have if wanted <= MOST_RUNS else None
+
+
+def _reason_of_several(pair: Compared, mean: Compared, known: Sequence[Compared]) -> str:
+    """Return the change of a configuration, or the mean, and those of the others in short."""
+    changed = sum(own.verdict == pair.verdict for own in known)
+    told = f"{_told(pair)}; {changed} of {len(known)} configurations {pair.verdict}"
+    return told if pair is mean else f"{told}, {_told(mean)}"
 
 
 def _first_of(faults: Mapping[str, str]) -> str:
@@ -275,6 +372,19 @@ def _action(verdict: Verdict, confirmed: bool) -> Action:
     return Action.INVESTIGATE
 
 
+def _told(pair: Compared) -> str:
+    """Return the change of a pair with its interval."""
+    change = pair.change
+    if change is None or change.low is None or change.high is None:
+        return f"{name_of(pair)}: {pair.verdict}"
+    test = ", by ranks because of outliers" if change.outliers else ""
+    return f"{name_of(pair)}: {100 * change.ratio:+.1f} % ({_ends(change.low, change.high)}{test})"
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{100 * low:+.1f} to {100 * high:+.1f} %"
+
+
 def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     what = f"{name_of(worst)}: "
     if worst.note:
@@ -284,8 +394,7 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     change = worst.change
     if change is None or change.low is None or change.high is None:
         return f"{what}{verdict}"
-    interval = f"{100 * change.low:+.1f} to {100 * change.high:+.1f} %"
-    text = f"{what}{100 * change.ratio:+.1f} % ({interval})"
+    text = _told(worst)
     if verdict != Verdict.INCONCLUSIVE:
         return text
     told = (

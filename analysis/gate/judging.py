@@ -29,14 +29,15 @@ LONGEST_WITH_STEPS_NS = 100_000
 _FEWEST_DURATIONS, _SHARE_ON_STEPS = 8, 0.9
 
 #: Largest margin of a logarithm, beyond which the exponential function overflows.
-_WIDEST = 300.0
+WIDEST = 300.0
 
 
 class Change(NamedTuple):
     """A change in time as ratio - 1, its 95 % interval and p-value; None with one run on a side.
 
     `within` is the bound on its size by two one-sided tests (TOST).  `modes` says that both sides
-    have runs in two modes, fast and slow.
+    have runs in two modes, fast and slow, `outliers` that a rank test found it, because of
+    outliers.
     """
 
     ratio: float
@@ -45,6 +46,7 @@ class Change(NamedTuple):
     p: float | None = None
     within: float | None = None
     modes: bool = False
+    outliers: bool = False
 
 
 class Scatter(NamedTuple):
@@ -64,6 +66,7 @@ def change_of(
     resolution: float = 0,
     alpha: float = ALPHA,
     scatter: Scatter | None = None,
+    error: Scatter | None = None,
 ) -> Change:
     """Return Welch's interval and test on the difference of mean logarithms of positive times.
 
@@ -71,28 +74,19 @@ def change_of(
     exceeded in no more than that.  Times are multiples of `resolution`: the same time can be read
     as either of two neighbors in every run, so the interval reaches at least one step to either
     side, and the scatter of a side's runs is at least that of rounding.  With a `scatter` from more
-    runs than those of the two sides it is at least that, and has its degrees of freedom.
+    runs than those of the two sides it is at least that, and has its degrees of freedom.  An
+    `error` is used as the squared error of the difference.
     """
     logs = [math.log(time) for time in before], [math.log(time) for time in after]
-    means = [statistics.fmean(side) for side in logs]
-    change = means[1] - means[0]
-    if scatter is None and min(len(before), len(after)) < 2:
+    change = statistics.fmean(logs[1]) - statistics.fmean(logs[0])
+    error = error or error_of(before, after, resolution, scatter)
+    if error is None:
         return Change(math.expm1(change))
-    steps = [resolution / math.exp(mean) for mean in means]
-    known = scatter.variance if scatter else 0
-    variances = [
-        max(_variance(side) if len(side) > 1 else 0, step**2 / 12, known)
-        for side, step in zip(logs, steps, strict=True)
-    ]
-    counts = len(before), len(after)
-    errors = [variance / count for variance, count in zip(variances, counts, strict=True)]
-    freedom = scatter.freedom if scatter else _welch(errors, counts)
-    margin, one_sided, p = _margins(change, math.sqrt(sum(errors)), freedom, alpha)
-    # The last digits of logarithms must not decide.
-    floor = math.log1p(max(steps)) * (1 + 1e-9)
+    margin, one_sided, p = _margins(change, math.sqrt(error.variance), error.freedom, alpha)
+    floor = resolved(before, after, resolution)
     if abs(change) <= floor:
         p = 1.0
-    margin, one_sided = (min(max(own, floor), _WIDEST) for own in (margin, one_sided))
+    margin, one_sided = (min(max(own, floor), WIDEST) for own in (margin, one_sided))
     return Change(
         math.expm1(change),
         math.expm1(change - margin),
@@ -101,6 +95,39 @@ def change_of(
         math.expm1(abs(change) + one_sided),
         modes_explain(*logs),
     )
+
+
+def error_of(
+    before: Sequence[float],
+    after: Sequence[float],
+    resolution: float = 0,
+    scatter: Scatter | None = None,
+) -> Scatter | None:
+    """Return the squared error of the difference of mean logarithms, as described in change_of.
+
+    None with one run on a side, and no `scatter`.
+    """
+    if scatter is None and min(len(before), len(after)) < 2:
+        return None
+    known = scatter.variance if scatter else 0
+    variances = [
+        max(log_variance(side) if len(side) > 1 else 0, _step(side, resolution) ** 2 / 12, known)
+        for side in (before, after)
+    ]
+    counts = len(before), len(after)
+    errors = [variance / count for variance, count in zip(variances, counts, strict=True)]
+    return Scatter(sum(errors), scatter.freedom if scatter else _welch(errors, counts))
+
+
+def resolved(before: Sequence[float], after: Sequence[float], resolution: float) -> float:
+    """Return the least difference of logarithms that times with a resolution can show."""
+    # The last digits of logarithms must not decide.
+    return math.log1p(max(_step(side, resolution) for side in (before, after))) * (1 + 1e-9)
+
+
+def _step(times: Sequence[float], resolution: float) -> float:
+    """Return a resolution as a share of the geometric mean of times."""
+    return resolution / math.exp(statistics.fmean(math.log(time) for time in times))
 
 
 def log_variance(times: Sequence[float]) -> float:
@@ -176,20 +203,6 @@ def verdict_of(
             return "inconclusive"
         return "regressed" if change.ratio > 0 else "improved"
     return "same" if change.within <= limit / 100 else "inconclusive"
-
-
-def judge(
-    before: Sequence[float],
-    after: Sequence[float],
-    resolution: float = 0,
-    *,
-    interleaved: bool = True,
-    limit_pct: float | None = None,
-) -> tuple[Change, str]:
-    """Return the change between two sides and the verdict on it, if nothing else is tested."""
-    change = change_of(before, after, resolution)
-    verdict = verdict_of(change, change.p, interleaved=interleaved, limit_pct=limit_pct)
-    return change, verdict
 
 
 def timer_step(durations: Iterable[float]) -> int | None:

@@ -46,11 +46,14 @@ def two_modes(values: Sequence[float]) -> Split | None:
     return split if split and split.squares < _share() * _squares(values) else None
 
 
-def modes_explain(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Return whether two groups across the sides explain the values far better than the sides."""
+def modes_explain(before: Sequence[float], after: Sequence[float], least_share: float = 0) -> bool:
+    """Return whether two groups across the sides explain the values far better than the sides.
+
+    Each group has more than `least_share` of the values.
+    """
     both = [*before, *after]
     split = best_split(both)
-    if split is None:
+    if split is None or min(split.lower, len(both) - split.lower) <= least_share * len(both):
         return False
     last = sorted(both)[split.lower - 1]
     if not any(min(side) <= last < max(side) for side in (before, after)):

@@ -31,10 +31,15 @@ VIEWS = (
 ITERATION, WALL, STEP, CAPTURE = "iteration", "wall time", "step", "capture"
 PROFILED, KERNEL = "profiled", "kernel"
 
+#: Parts that get a verdict; the others are categories of a step's budget, which explain it.
+ENDPOINTS = (ITERATION, STEP, WALL, CAPTURE, PROFILED)
 
 #: Parts that are energies, J, not times: of a step that perfpipe observed, and of a launch.
 STEP_ENERGY, LAUNCH_ENERGY = "energy per step", "energy per execution"
 ENERGIES = (STEP_ENERGY, LAUNCH_ENERGY)
+
+#: All parts that get a verdict.
+JUDGED = (*ENDPOINTS, *ENERGIES, KERNEL)
 
 
 class Key(NamedTuple):

@@ -112,8 +112,7 @@ def export_command(
     import json
 
     from perfpipe.analysis.gate.check import Exported, document_of
-    from perfpipe.analysis.gate.compare.comparison import ENDPOINTS
-    from perfpipe.analysis.gate.sides import WALL
+    from perfpipe.analysis.gate.sides import ENDPOINTS, WALL
     from perfpipe.pipelines.console import say
     from perfpipe.pipelines.gate.calibrate import calibration_of
     from perfpipe.pipelines.gate.sides import named

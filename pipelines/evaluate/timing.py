@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfpipe.analysis.gate.judging import judge
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.errors import InputError
 from perfpipe.pipelines.evaluate.arena import Arena, Slot
 from perfpipe.pipelines.evaluate.bounds import Bound

@@ -13,7 +13,7 @@ from typing import Any
 from perfpipe.analysis.gate.compare.comparison import Compared
 from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.decision import Decision, Verdict, headline, name_of
-from perfpipe.analysis.gate.judging import change_of
+from perfpipe.analysis.gate.judging import Change, change_of
 from perfpipe.pipelines.junit import Case, Outcome, Suite, xml
 from perfpipe.units import format_joules, format_ns
 
@@ -46,6 +46,7 @@ def as_data(decision: Decision, why: Explanation) -> dict[str, Any]:
         },
         "notes": list(decision.notes),
         "why": {"text": why.text, "differences": [asdict(row) for row in why.rows]},
+        "mean": decision.mean and _row(decision.mean),
         "endpoints": [_row(pair) for pair in decision.endpoints],
         "others": [_row(pair) for pair in decision.others],
         "kernels": [_row(pair) for pair in decision.kernels],
@@ -62,15 +63,20 @@ def _row(pair: Compared) -> dict[str, Any]:
         "low_pct": None if change is None or change.low is None else 100 * change.low,
         "high_pct": None if change is None or change.high is None else 100 * change.high,
         "q": pair.q,
+        "test": None if change is None or change.p is None else _test(change),
         "runs": [len(pair.before.medians), len(pair.after.medians)],
         "verdict": pair.verdict,
         "note": pair.note,
     }
 
 
+def _test(change: Change) -> str:
+    return "mann-whitney" if change.outliers else "welch"
+
+
 def junit(decision: Decision) -> str:
-    """Return JUnit XML: a case for each configuration, and for each kernel."""
-    cases = [_case("steps", pair) for pair in decision.endpoints]
+    """Return JUnit XML: a case for each configuration, their mean, and each kernel."""
+    cases = [_case("steps", pair) for pair in decision.tested]
     cases += [_case("kernels", pair) for pair in decision.kernels]
     if decision.verdict == Verdict.FAILED or not cases:
         outcome = _OUTCOMES.get(decision.verdict, Outcome.SKIPPED)
@@ -214,9 +220,9 @@ _KERNELS = 10
 
 
 def rows(decision: Decision) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table: configurations, what does not decide, kernels that changed."""
+    """Yield the rows: the mean, configurations, what does not decide, kernels that changed."""
     changed = [p for p in decision.kernels if p.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)]
-    for pair in (*decision.endpoints, *decision.others, *changed[:_KERNELS]):
+    for pair in (*decision.tested, *decision.others, *changed[:_KERNELS]):
         data = _row(pair)
         interval = "-"
         if data["low_pct"] is not None:

@@ -8,21 +8,28 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perfpipe.analysis.facts import PROGRAM, WORKLOAD
+from perfpipe.analysis.gate.choosing import judge
 from perfpipe.analysis.gate.compare.environment import beside, disturbed, mixed
+from perfpipe.analysis.gate.compare.testing import (
+    Tested,
+    Tests,
+    families_of,
+    means_of,
+    with_means,
+)
 from perfpipe.analysis.gate.judging import (
     ALPHA,
     Change,
-    change_of,
-    false_discovery,
     interleaved,
-    judge,
     verdict_of,
 )
 from perfpipe.analysis.gate.limits import USUAL, Limits
 from perfpipe.analysis.gate.sides import (
     CAPTURE,
+    ENDPOINTS,
     ENERGIES,
     ITERATION,
+    JUDGED,
     KERNEL,
     PROFILED,
     STEP,
@@ -33,12 +40,6 @@ from perfpipe.analysis.gate.sides import (
 )
 from perfpipe.analysis.thresholds import thresholds
 
-#: Parts that get a verdict; the others are categories of a step's budget, which explain it.
-ENDPOINTS = (ITERATION, STEP, WALL, CAPTURE, PROFILED)
-
-#: All parts that get a verdict.
-_JUDGED = (*ENDPOINTS, *ENERGIES, KERNEL)
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -46,7 +47,8 @@ class Compared:
 
     `total_ns` is the change in time of all launches, in a step if there are any; `change` is None
     where one side lacks the key; `q` is the p-value, adjusted for multiple tests.
-    Changes below `limit_pct` do not count.
+    Changes below `limit_pct` do not count.  `bounds` of several configurations all hold at the
+    level of the test, as ratio - 1: each end by itself, for all configurations at once.
     """
 
     key: Key
@@ -58,6 +60,7 @@ class Compared:
     verdict: str | None
     note: str | None
     limit_pct: float
+    bounds: tuple[float, float] | None = None
 
     @property
     def is_energy(self) -> bool:
@@ -89,7 +92,8 @@ class Pairs:
     between the sides that may be a part of a change.  `unlike` is the reason why the sides cannot
     be compared, None if they can.  `lost` are configurations that the baseline measured and the
     other side did not, with the reason.  `no_energy` are those whose energy is not known on both
-    sides, with the reason.
+    sides, with the reason.  `means` are the pairs of the mean of several configurations, by
+    endpoint.
     """
 
     steps: tuple[Compared, ...]
@@ -101,6 +105,7 @@ class Pairs:
     lost: Mapping[str, str] = field(default_factory=dict)
     energies: tuple[Compared, ...] = ()
     no_energy: Mapping[str, str] = field(default_factory=dict)
+    means: tuple[Compared, ...] = ()
 
     @property
     def replicated(self) -> bool:
@@ -119,35 +124,33 @@ def pairs_of(
 ) -> Pairs:
     """Match and judge the measurements of two sides at a level; largest changes in time first.
 
-    Kernels are tested together, and so are the endpoints of several configurations.  Times on
-    different GPU models or driver majors are not compared, unless with `allow_mixed`.  With
-    `same_work` configurations of other parameters or workloads are not compared either.
+    Kernels are tested together, and so are the endpoints of several configurations.  The mean of
+    these is tested as well, and has half of the level.  Times on different GPU models or driver
+    majors are not compared, unless with `allow_mixed`.  With `same_work` configurations of other
+    parameters or workloads are not compared either.
     """
     lost = _lost(before, after) if same_work else {}
     before, after = matched(before, after, same_work=same_work)
+    no_energy = _no_energy(before, after)
+    families = families_of(before, after)
+    means = means_of(before, after, families)
+    before, after = (with_means(side, families, means) for side in (before, after))
     in_turns = interleaved(before.began, after.began)
     timers = _timers(before, after)
     steps = {
         key: _resolution(key, after, timers)
         for key in sorted(before.measured.keys() & after.measured.keys())
     }
-    changes = {
-        key: change_of(before[key].medians, after[key].medians, step, alpha)
-        for key, step in steps.items()
-        if min(before[key].medians + after[key].medians) > 0
-    }
-    q_values = _adjusted(changes)
+    tested = Tests(before, after, steps, alpha).all(families, means)
     unlike = None if allow_mixed else _unlike(before, after)
     unlike = (_other_workload(before, after) if same_work else None) or unlike
-    judge_pair = _Judge(
-        before, after, changes, q_values, steps, bool(in_turns), alpha, unlike, limits
-    )
+    judge_pair = _Judge(before, after, tested, steps, bool(in_turns), alpha, unlike, limits)
     pairs = [judge_pair(key) for key in before.measured.keys() | after.measured.keys()]
     kernels = [pair for pair in pairs if pair.key.part == KERNEL]
-    energies = [pair for pair in pairs if pair.is_energy]
-    times = [pair for pair in pairs if pair.key.part != KERNEL and not pair.is_energy]
+    energies = [pair for pair in pairs if pair.is_energy and pair.key not in means]
+    kinds = (*means, *(pair.key for pair in (*kernels, *energies)))
     return Pairs(
-        tuple(_by_configuration(times)),
+        tuple(_by_configuration([pair for pair in pairs if pair.key not in kinds])),
         tuple(sorted(kernels, key=_by_time)),
         in_turns,
         timers,
@@ -155,7 +158,8 @@ def pairs_of(
         unlike,
         lost,
         tuple(sorted(energies, key=lambda p: (p.key.label, ENERGIES.index(p.key.part)))),
-        _no_energy(before, after),
+        no_energy,
+        tuple(pair for pair in pairs if pair.key in means),
     )
 
 
@@ -244,19 +248,6 @@ def _resolution(key: Key, after: Side, timers: dict[str, tuple[int, str]]) -> fl
     return step * statistics.median(after[key].launches) if key.part == PROFILED else step
 
 
-def _adjusted(changes: dict[Key, Change]) -> dict[Key, float]:
-    """Return the adjusted p-values: kernels together, endpoints with those of their kind."""
-    families: dict[tuple[str, str], dict[Key, float]] = {}
-    for key, change in changes.items():
-        if change.p is not None and key.part in _JUDGED:
-            family = ("", KERNEL) if key.part == KERNEL else (key.profiler, key.part)
-            families.setdefault(family, {})[key] = change.p
-    found: dict[Key, float] = {}
-    for own in families.values():
-        found |= zip(own, false_discovery(list(own.values())), strict=True)
-    return found
-
-
 #: The part that the other side may have instead, and the note for that.
 _OTHER = {
     STEP: (CAPTURE, "steps were found on one side only"),
@@ -271,8 +262,7 @@ class _Judge(NamedTuple):
 
     before: Side
     after: Side
-    changes: dict[Key, Change]
-    q_values: dict[Key, float]
+    tested: dict[Key, Tested]
     steps: dict[Key, float]
     in_turns: bool
     alpha: float
@@ -281,15 +271,15 @@ class _Judge(NamedTuple):
 
     def __call__(self, key: Key) -> Compared:
         old, new = self.before[key], self.after[key]
-        change, q = self.changes.get(key), self.q_values.get(key)
+        change, q, bounds = self.tested.get(key, (None, None, None))
         verdict, note = self._verdict(key, old, new, change, q)
         total, limit = self._total(key, old, new), self.limits[key]
-        return Compared(key, old, new, change, total, q, verdict, note, limit)
+        return Compared(key, old, new, change, total, q, verdict, note, limit, bounds)
 
     def _verdict(
         self, key: Key, old: Measured, new: Measured, change: Change | None, q: float | None
     ) -> tuple[str | None, str | None]:
-        if key.part not in _JUDGED:
+        if key.part not in JUDGED:
             return None, None
         if not old.medians or not new.medians or change is None:
             return self._one_sided(key, "gone" if old.medians else "new")

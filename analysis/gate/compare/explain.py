@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfpipe.analysis.facts import ARM, COMPILED, ENVIRONMENT, GIT, PACKAGE, PARAMETER, WORK
-from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs, matched
+from perfpipe.analysis.gate.compare.comparison import Compared, Pairs, matched
 from perfpipe.analysis.gate.compare.differences import Difference, conditions, counters, settings
 from perfpipe.analysis.gate.compare.kernel_changes import KernelChange, kernel_changes, kernel_table
 from perfpipe.analysis.gate.compare.share import Share, signed
-from perfpipe.analysis.gate.sides import CAPTURE, PROFILED, STEP, Side
+from perfpipe.analysis.gate.sides import CAPTURE, ENDPOINTS, PROFILED, STEP, Side
 from perfpipe.analysis.short_names import short_names
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Column, Source, Table, Value

@@ -6,12 +6,13 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared, Pairs, pairs_of
+from perfpipe.analysis.gate.compare.comparison import Compared, Pairs, pairs_of
 from perfpipe.analysis.gate.compare.explain import Explanation, explain
 from perfpipe.analysis.gate.judging import ONE_RUN
 from perfpipe.analysis.gate.limits import USUAL, Limits, told
 from perfpipe.analysis.gate.sides import (
     CAPTURE,
+    ENDPOINTS,
     ITERATION,
     KERNEL,
     PROFILED,
@@ -34,7 +35,12 @@ _BEFORE = (
     Column("before_ns", "Before", "ns", "", "median over the baseline's runs"),
     Column("after_ns", "After", "ns", "", "median of the compared runs"),
     Column(
-        "change_pct", "Change", "number", "%", "ratio of the geometric means over the runs, minus 1"
+        "change_pct",
+        "Change",
+        "number",
+        "%",
+        "ratio of the geometric means over the runs, minus 1; "
+        "with outliers, the median ratio of runs",
     ),
     Column(
         "low_pct", "95 % CI, lower end", "number", "%", "lower end of the 95 % confidence interval"

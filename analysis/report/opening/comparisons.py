@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perfpipe.analysis.gate.compare.comparison import ENDPOINTS, Compared
+from perfpipe.analysis.gate.compare.comparison import Compared
 from perfpipe.analysis.gate.compare.story import Comparison
-from perfpipe.analysis.gate.sides import CAPTURE, ITERATION, PROFILED, STEP, WALL
+from perfpipe.analysis.gate.sides import CAPTURE, ENDPOINTS, ITERATION, PROFILED, STEP, WALL
 from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Column, Fact, Source, Table, Tile, Value
