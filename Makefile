@@ -83,6 +83,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_store.py
 	$(BIN)/python benchmarks/bench_agents.py
 	$(BIN)/python benchmarks/bench_gate.py
+	mkdir -p build && $(BIN)/python benchmarks/bench_ab.py build/bench_ab.jsonl --repeats 10 --matrices 1
 	$(BIN)/python benchmarks/bench_try.py
 	$(BIN)/python benchmarks/bench_batch.py
 

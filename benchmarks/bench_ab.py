@@ -3,7 +3,7 @@
 Each comparison calls the command line in this process, on a shell program that prints the next of
 a series of times: of an unchanged program, or of one whose arm B is slower.  The series have
 several kinds of noise.  Results are appended to a file, so that several processes can share the
-work; `--table` prints the tables of docs/error-rates.md from it.
+work, and the tables are those of all results in it; `--docs` writes them into docs/error-rates.md.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ Noise = Callable[[np.random.Generator, int], Series]
 
 #: Most rounds, launches that are prepared, and the usual time of a launch, ms.
 ROUNDS, LAUNCHES, MS = 5, 40, 10.0
+
+#: Marks around the tables in the docs.
+BEGIN, END = "<!-- tables of bench_ab.py -->", "<!-- end -->"
 
 #: Reads the next time of its configuration and arm; starts no other program.
 PROGRAM = """
@@ -179,6 +182,11 @@ def tables(results: Sequence[dict[str, object]]) -> str:
             row = [name, counts, _false(same), _share(same, verdict="same"), _rounds(same)]
             row += [_share(slow, verdict="regressed"), _share(slow, action="revert"), _rounds(slow)]
             lines.append(f"| {' | '.join(row)} |")
+    unchanged = [own for own in results if own["configurations"] == 1 and not own["change"]]
+    unchanged = [own for own in unchanged if own["kind"] in KINDS]
+    if unchanged:
+        row = ["all unchanged", str(len(unchanged)), _false(unchanged), "", "", "", "", ""]
+        lines.append(f"| {' | '.join(row)} |")
     heads = ["20 configurations with 1 % noise", "n", "improved or regressed, %", "same, %"]
     heads += ["revert advised, %"]
     lines += ["", f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
@@ -201,7 +209,7 @@ def _share(own: Sequence[dict[str, object]], **wanted: str) -> str:
 
 def _interval(count: int, of: int) -> str:
     low, high = wilson(count, of)
-    return f"{100 * count / of:.0f} ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{100 * count / of:.0f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _rounds(own: Sequence[dict[str, object]]) -> str:
@@ -215,19 +223,22 @@ def _done(file: Path) -> set[tuple[object, ...]]:
     return {tuple(json.loads(line)[name] for name in names) for line in lines}
 
 
+def _with_tables(page: str, text: str) -> str:
+    """Return a page with new tables between the marks."""
+    before, _, rest = page.partition(f"{BEGIN}\n")
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{text}{END}{after}"
+
+
 def main() -> None:
-    """Measure comparisons, or print the tables."""
+    """Measure comparisons that the file does not have yet, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, help="JSON lines to append to; those in it are kept")
     parser.add_argument("--repeats", type=int, default=100, help="comparisons of each case")
-    parser.add_argument("--matrices", type=int, default=40, help="those with 20 configurations")
+    parser.add_argument("--matrices", type=int, default=8, help="those with 20 configurations")
     parser.add_argument("--part", default="0/1", help="I/N: measure every Nth, from the Ith on")
-    parser.add_argument("--table", action="store_true", help="print the tables instead")
+    parser.add_argument("--docs", type=Path, help="page to write the tables into")
     options = parser.parse_args()
-    if options.table:
-        lines = options.file.read_text().splitlines()
-        print(tables([json.loads(line) for line in lines]), end="")
-        return
     first, step = map(int, options.part.split("/"))
     done = _done(options.file)
     for seed in range(first, options.repeats, step):
@@ -238,6 +249,10 @@ def main() -> None:
             found = json.dumps(case.measured(seed))
             with options.file.open("a") as file:
                 file.write(f"{found}\n")
+    text = tables([json.loads(line) for line in options.file.read_text().splitlines()])
+    if options.docs:
+        options.docs.write_text(_with_tables(options.docs.read_text(), text))
+    print(text, end="")
 
 
 if __name__ == "__main__":
