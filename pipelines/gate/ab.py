@@ -101,7 +101,6 @@ def ab(
         found.limits,
     )
     if effect:
-        progress.note(effect)
         found = replace(found, decision=replace(found.decision, notes=(effect,)))
     return _with_results(found, store)
 
