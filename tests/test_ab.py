@@ -19,7 +19,7 @@ from perfpipe.analysis.gate.decision import decide, headline
 from perfpipe.analysis.gate.order import orders
 from perfpipe.pipelines.console import progress
 from perfpipe.pipelines.gate.ab import Outcome, ab
-from perfpipe.pipelines.gate.arms import arm_of
+from perfpipe.pipelines.gate.arms import Source, arm_of
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
 
@@ -78,7 +78,7 @@ def _ab(
     workload: Path, store: Path, b: Sequence[str], seed: int, *, confirm: bool = True
 ) -> Outcome:
     """Compare the workload with settings of arm B, in a known order, in at most five rounds."""
-    arms = arm_of("a", workload, ()), arm_of("b", workload, b)
+    arms = arm_of("a", Source(workload), ()), arm_of("b", Source(workload), b)
     with progress("t", 5, quiet=True) as steps:
         return ab(arms, Store(store), 5, steps, seed=seed, confirm=confirm)
 

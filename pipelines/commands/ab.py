@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-confirm", is_flag=True, help="Do not measure fresh rounds to confirm a regression."
 )
+@click.option("--seed", type=int, help="Seed of the random order of launches.")
 @click.option(
     "--fail-on",
     type=click.Choice(["regressed", "inconclusive"]),
@@ -103,6 +104,7 @@ def ab_command(
     no_early_stop: bool,
     aa: bool,
     no_confirm: bool,
+    seed: int | None,
     fail_on: str,
     explain: bool,
     allow_not_comparable: bool,
@@ -161,7 +163,9 @@ def ab_command(
         most = rounds or (calibration.rounds if calibration else ROUNDS)
         with progress(arms[0].workload.name, most) as steps:
             early, confirm = not no_early_stop, not no_confirm
-            found = ab(arms, store, most, steps, calibration, early=early, confirm=confirm)
+            found = ab(
+                arms, store, most, steps, calibration, early=early, confirm=confirm, seed=seed
+            )
             if explain and found.decision.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
                 steps.note("profiling both arms to show where the time went")
                 found = with_profiles(found, arms, store, steps.note)

@@ -52,11 +52,15 @@ class Measuring:
                     return
                 self.first.append(result)
 
-    def measure(self, turn: int, seed: int) -> None:
-        """Launch every configuration once, and keep the results as a run."""
+    def measure(self, turn: int, seed: int | None = None) -> None:
+        """Launch every configuration once, and keep the results as a run.
+
+        Its notes name the seed of the order, if there is one.
+        """
         file = self.arm.path.name
         words = self.arm.words
-        notes = (f"arm {self.arm.name}, turn {turn}, order from seed {seed}",)
+        origin = "" if seed is None else f", order from seed {seed}"
+        notes = (f"arm {self.arm.name}, turn {turn}{origin}",)
         run = Run.new(self.store, self.arm.workload.name, file, "timing", words=words)
         with run.track_status():
             for task in self.tasks:
