@@ -27,6 +27,9 @@ from perfpipe.paths import is_plain, pattern_of
 #: File of a segment that lists its content.
 INDEX = "segment.json"
 
+#: Manifests that are read at once.
+_AT_ONCE = 1024
+
 #: The table of reports in a segment.
 CATALOGUE = "catalogue"
 
@@ -106,7 +109,10 @@ def _read(path: Path) -> Segment:
 
 
 def segment_manifests(segment: Segment, report_ids: Collection[str]) -> Iterator[Manifest]:
-    """Yield the manifests of some reports of a segment, by report id."""
+    """Yield the manifests of some reports of a segment, by report id, a few at a time in memory.
+
+    The catalogue of a segment is in that order.
+    """
     import duckdb
 
     if not report_ids:
@@ -117,8 +123,9 @@ def segment_manifests(segment: Segment, report_ids: Collection[str]) -> Iterator
     sql += f" WHERE report_id IN {chosen}" if chosen else ""
     with open_database() as con:
         try:
-            rows = con.execute(f"{sql} ORDER BY report_id").fetchall()
+            found = con.execute(sql)
+            while rows := found.fetchmany(_AT_ONCE):
+                for (text,) in rows:
+                    yield Manifest.of_record(json.loads(text), path)
         except duckdb.Error as error:
             raise StoreError(f"{path}: not readable ({first_lines(error)})") from error
-    for (text,) in rows:
-        yield Manifest.of_record(json.loads(text), path)

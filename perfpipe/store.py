@@ -8,6 +8,7 @@ never see an incomplete report and killed writers leave none; there are no lock 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import logging
 import os
 import shlex
@@ -172,14 +173,18 @@ class Store:
 
         Other reports are skipped with a warning.
         """
+        return [*self.each_manifest()]
+
+    def each_manifest(self) -> Iterator[Manifest]:
+        """Yield what `manifests` returns; those of segments are not all in memory."""
         segments = self.reports_in_segments()
         own = frozenset(self.own_report_ids()).difference(*segments.values())
         found, damaged = self.own_manifests(sorted(own))
         for report_id, fault in damaged.items():
             self.leave_out(report_id, fault)
-        for segment, held in segments.items():
-            found += segment_manifests(segment, held - self.set_aside_ids())
-        return sorted(found, key=lambda manifest: manifest.report_id)
+        aside = self.set_aside_ids()
+        every = [segment_manifests(segment, held - aside) for segment, held in segments.items()]
+        yield from heapq.merge(found, *every, key=lambda manifest: manifest.report_id)
 
     def readable(self, report_ids: Iterable[str]) -> tuple[list[str], dict[str, str]]:
         """Return the readable ones of some reports, and why the others cannot be read."""

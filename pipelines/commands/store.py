@@ -26,12 +26,12 @@ def store_command() -> None:
 def ls_command(as_json: bool, store_path: str | None) -> None:
     """List the reports (id, kind, rows, size, name, warnings) and the trials of 'perfpipe try'."""
     store = resolve_store(store_path, must_exist=True)
-    manifests, trials = store.manifests(), store.trials()
+    trials = store.trials()
     if as_json:
         found = [{key: vars(trial)[key] for key in _OF_TRIAL} for trial in trials]
-        click.echo(json_document(reports=[asdict(m) for m in manifests], trials=found))
+        click.echo(json_document(reports=[asdict(m) for m in store.manifests()], trials=found))
         return
-    for m in manifests:
+    for m in store.each_manifest():
         size = format_bytes(sum(table.bytes for table in m.tables.values()))
         doubts = f"  {counted(len(m.warnings), 'warning')}" if m.warnings else ""
         name = visible_line(m.source_name)
