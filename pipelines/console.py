@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from perfpipe.visible import visible, visible_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Progress(Protocol):
@@ -47,6 +50,17 @@ class _Quiet:
 def say(text: str) -> None:
     """Print a line to stderr."""
     print(visible(text), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def stdout(*, highlight: bool = False) -> Console:
+    """Return a console for results; a closed pipe is left to the command line."""
+    from rich.console import Console
+
+    class Results(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Results(highlight=highlight)
 
 
 @contextmanager

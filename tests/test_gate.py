@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -225,3 +227,35 @@ def test_a_report_with_a_baseline_says_what_check_says(cli: Cli, tmp_path: Path)
     assert cli("report", "new", "--baseline", "old", "--md", "-", report=True) == 0, cli.err
     for text in (decided["reason"], decided["basis"], "not calibrated"):
         assert text in cli.out
+
+
+def test_a_closed_pipe_ends_quietly_and_names_are_whole(tmp_path: Path) -> None:
+    """A configuration's name tells it apart at its end, and `| head` is no failed task."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import json, sys\n"
+        "print(json.dumps({'perfpipe': 'time', 'ms': [float(sys.argv[1])] * 3}))\n"
+    )
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "version: 1\nname: w\ncommand: ['{python}', program.py, '{ms}', '{a_long_name_of_a_type}']\n"
+        "matrix: {ms: [10, 20], a_long_name_of_a_type: [float16, float32]}\n"
+    )
+    words = [sys.executable, "-m", "perfpipe"]
+    store = ["--store", str(tmp_path / "store")]
+    for _ in range(2):
+        subprocess.run(
+            [*words, "run", path, "--collector", "timing", "--no-report", *store],
+            check=True, capture_output=True, cwd=tmp_path,
+        )  # fmt: skip
+    runs = sorted(run.run_id for run in Store(tmp_path / "store").runs())
+    compared = [*words, "compare", runs[0], runs[1], *store]
+    done = subprocess.run(compared, capture_output=True, text=True, check=False)
+    for ms in (10, 20):
+        for kind in ("float16", "float32"):
+            assert f"ms={ms} a_long_name_of_a_type={kind}" in done.stdout, done.stdout
+    with subprocess.Popen(compared, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141

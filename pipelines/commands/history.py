@@ -119,9 +119,9 @@ def _name_of(workload: str) -> str:
 
 
 def _print(page: Report) -> None:
-    from rich.console import Console
     from rich.table import Table as Grid
 
+    from perfpipe.pipelines.console import stdout
     from perfpipe.templates.formats import format_value
 
     for statement in page.statements:
@@ -135,4 +135,4 @@ def _print(page: Report) -> None:
             grid.add_column(column.title, justify="left" if left else "right", no_wrap=at == 0)
         for row in table.rows[-_SHOWN:]:
             grid.add_row(*(format_value(row[at], table.columns[at].kind) for at in shown))
-        Console().print(grid)
+        stdout(highlight=True).print(grid)

@@ -117,6 +117,6 @@ def report_command(
         if not everything:
             print_closing(report, [], store)
             return
-        from rich.console import Console
+        from perfpipe.pipelines.console import stdout
 
-        print_terminal(report, Console())
+        print_terminal(report, stdout(highlight=True))

@@ -215,10 +215,10 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
 
 def _show(trial: Any) -> None:
     """Print the answer with its table."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from perfpipe.pipelines.console import stdout
     from perfpipe.pipelines.gate.outputs import filled
     from perfpipe.pipelines.trying import answering
 
@@ -233,7 +233,7 @@ def _show(trial: Any) -> None:
         for row in cells:
             # Reasons are texts of the program, in which brackets are not markup.
             table.add_row(*(Text(visible_line(cell)) for cell in row))
-        Console(highlight=False).print(table)
+        stdout().print(table)
     for line in answering.after(trial):
         click.echo(visible_line(line))
 

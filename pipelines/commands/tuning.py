@@ -69,10 +69,9 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
             )
         )
         return
-    from rich.console import Console
-
+    from perfpipe.pipelines.console import stdout
     from perfpipe.templates.renderers import print_tables
 
     for sentence in story(found):
         click.echo(sentence)
-    print_tables(tuning_tables(found, Source("history", (name,))), Console())
+    print_tables(tuning_tables(found, Source("history", (name,))), stdout(highlight=True))

@@ -19,6 +19,7 @@ from perfpipe.analysis.trying.results import Compared as Results
 from perfpipe.calibrationrecord import Calibration
 from perfpipe.errors import Inconclusive, Regressed, TaskFailed
 from perfpipe.picture import Picture
+from perfpipe.pipelines.console import stdout
 from perfpipe.pipelines.gate import outputs as texts
 from perfpipe.pipelines.gate.calibrate import calibration_of
 from perfpipe.pipelines.gate.options import Outputs
@@ -31,7 +32,7 @@ from perfpipe.templates.renderers import render_html
 from perfpipe.windows import STEADY
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
 from perfpipe.analysis.report.build import PICTURE_VIEWS, picture_of_sides
 from perfpipe.analysis.session import Session
@@ -183,56 +184,57 @@ def _page(decision: Decision, comparison: Comparison, both: Picture | None) -> s
     return render_html(page_of(decision, comparison, both))
 
 
-#: Smallest width of a column that is cut.
+#: Smallest width of a column that is folded.
 _LEAST = 16
 
 
 def _print(decision: Decision, why: Explanation) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = stdout()
     console.print(f"{headline(decision)}.", markup=False)
     for note in decision.sentences:
         console.print(note, markup=False)
     if decision.endpoints:
         console.print(f"{decision.basis}.", markup=False)
         console.print()
-        console.print(_table(texts.TITLES, texts.rows(decision), console.width))
+        _print_table(console, texts.TITLES, texts.rows(decision))
     print_why(why)
 
 
 def print_why(why: Explanation) -> None:
     """Print why a time changed, and the differences."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = stdout()
     if why.text:
         console.print(f"\n{why.title}: {why.text}", markup=False)
     if why.rows:
         console.print()
-        console.print(_table(texts.WHY_TITLES, texts.why_rows(why), console.width))
+        _print_table(console, texts.WHY_TITLES, texts.why_rows(why))
 
 
-#: Columns of texts; the first of them in a table is cut if there is no room.
+#: Columns of texts; the first of them in a table is folded if a terminal has no room.
 _TEXTS = ("what", "what differs", "kind", "verdict")
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> Table:
+def _print_table(console: Console, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; the names in it are never cut, since they tell configurations apart."""
     from rich.markup import escape
     from rich.table import Table
 
     titles, found = texts.filled(titles, [*rows])
     widths = [max(len(row[at]) for row in (titles, *found)) for at in range(len(titles))]
-    cut = next(at for at, title in enumerate(titles) if title in _TEXTS[:2])
-    others = sum(widths) - widths[cut] + 2 * len(widths)
-    widths[cut] = min(widths[cut], max(width - others, _LEAST))
+    needed = sum(widths) + 2 * len(widths)
+    if console.is_terminal:
+        name = next(at for at, title in enumerate(titles) if title in _TEXTS[:2])
+        widths[name] = min(widths[name], max(console.width - needed + widths[name], _LEAST))
+    else:
+        console.width = max(console.width, needed)
     table = Table(box=None, pad_edge=False)
     for title, own in zip(titles, widths, strict=True):
         justify: Literal["left", "right"] = "left" if title in _TEXTS else "right"
-        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis", width=own)
+        folded = title in _TEXTS[:2]
+        table.add_column(title, justify=justify, no_wrap=not folded, overflow="fold", width=own)
     for row in found:
         table.add_row(*map(escape, row))
-    return table
+    console.print(table)
 
 
 def both_steps(

@@ -112,7 +112,7 @@ def write(
     html: str | None,
 ) -> None:
     """Print a page, or write the requested files; - is stdout."""
-    from rich.console import Console
+    from perfpipe.pipelines.console import stdout
 
     made: tuple[tuple[str | None, Callable[[], str]], ...] = (
         (as_json, lambda: json_document(**as_data()) + "\n"),
@@ -125,4 +125,4 @@ def write(
         elif target is not None:
             write_text(Path(target), make())
     if not any(target == "-" for target, _ in made):
-        print_terminal(page, Console(), most=1)
+        print_terminal(page, stdout(highlight=True), most=1)
