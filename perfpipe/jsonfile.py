@@ -59,9 +59,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except OSError as error:
         raise StoreError(os_error_sentence(error, f"cannot read the {what}")) from error
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: not a {what} ({error})") from error
+        raise StoreError(f"{path}: cannot read the {what} ({error})") from error
     if not isinstance(value, dict):
-        raise StoreError(f"{path}: not a {what} (not a JSON object)")
+        raise StoreError(f"{path}: cannot read the {what} (not a JSON object)")
     return value
 
 

@@ -128,8 +128,14 @@ def test_what_a_baseline_contains(exported: Path, cli: Cli) -> None:
         "workload: w",
         "machine: H200",
         "configurations: n=1, n=2",
+        "iteration of n=1: 10 ms in the median of 4 runs",
+        "iteration of n=2: 10 ms in the median of 4 runs",
         "calibration: none",
     ]
+    assert cli("baseline", "show", str(exported), "--json") == 0
+    first = json.loads(cli.out)["times"][0]
+    assert (first["part"], first["runs"]) == ("iteration", 4)
+    assert first["median_ms"] == pytest.approx(10, rel=1e-3)
     assert cli("baseline", "show", "none.json") == 2
     assert "none.json: no such file" in cli.err
 

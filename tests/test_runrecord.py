@@ -201,7 +201,7 @@ def test_damage_is_one_sentence(
 def test_what_is_no_record(text: str, tmp_path: Path) -> None:
     path = Store(tmp_path).write_run(RUN) / "run.json"
     path.write_text(text)
-    with pytest.raises(StoreError, match="not a run record"):
+    with pytest.raises(StoreError, match="cannot read the run record"):
         Store(tmp_path).run("r")
     assert Store(tmp_path).runs() == [], "it does not keep others from being read"
 

@@ -84,7 +84,7 @@ def test_another_schema_version_is_refused(version: object, expand: Expand, stor
     [
         (lambda p: (p / "launches.parquet").unlink(), "the table is missing"),
         (lambda p: (p / "launches.parquet").write_bytes(b"x"), "size or checksum"),
-        (lambda p: (p / "manifest.json").write_text("{"), "not a report manifest"),
+        (lambda p: (p / "manifest.json").write_text("{"), "cannot read the report manifest"),
         (lambda p: (p / "manifest.json").write_text("[]"), "not a JSON object"),
         (lambda p: (p / "manifest.json").unlink(), "cannot read"),
     ],

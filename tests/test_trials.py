@@ -108,7 +108,7 @@ def test_secrets_are_hidden(store: Store) -> None:
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        ("{", "not a trial"),
+        ("{", "cannot read the trial"),
         ("[]", "not a JSON object"),
         ('{"schema_version": 99}', "schema version 99"),
         ('{"schema_version": 1, "trial_id": "x"}', "not a complete trial"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import asdict
 from pathlib import Path
 
@@ -147,7 +148,9 @@ def show_command(file: Path, as_json: bool) -> None:
     The exit code is 2 if FILE is missing or not valid.
     """
     from perfpipe.analysis.facts import MACHINE, MACHINE_MODEL, PROGRAM, WORKLOAD
+    from perfpipe.analysis.gate.sides import ENDPOINTS
     from perfpipe.pipelines.gate.sides import exported
+    from perfpipe.units import counted, format_ns
 
     found = exported(file)
     facts = found.side.facts
@@ -157,11 +160,23 @@ def show_command(file: Path, as_json: bool) -> None:
         "machine": facts.values(MACHINE, MACHINE_MODEL),
         "configurations": sorted(found.side.labels),
     }
+    measured = [
+        (key, statistics.median(own.medians), len(own.medians))
+        for key, own in sorted(found.side.measured.items())
+        if key.part in ENDPOINTS
+    ]
     if as_json:
         calibration = found.calibration and asdict(found.calibration)
-        click.echo(json_document(**about, calibration=calibration))
+        times = [
+            {"configuration": key.label, "part": key.part, "median_ms": ns / 1e6, "runs": runs}
+            for key, ns, runs in measured
+        ]
+        click.echo(json_document(**about, times=times, calibration=calibration))
         return
     for name, values in about.items():
         click.echo(f"{name}: {', '.join(values) or 'unknown'}")
+    for key, ns, runs in measured:
+        label = "" if key.label == "-" else f" of {key.label}"
+        click.echo(f"{key.part}{label}: {format_ns(ns)} in the median of {counted(runs, 'run')}")
     calibrated = "none" if found.calibration is None else f"{found.calibration.at[:10]}"
     click.echo(f"calibration: {calibrated}")
