@@ -182,3 +182,12 @@ def counts_as_failed(result: TaskResult) -> bool:
     """Return whether a task's failure fails the run; in a search, failures are data."""
     searched = result.generation is not None and result.failure != "profiler"
     return not result.done and not searched
+
+
+def failure_of(result: TaskResult, where: str = "") -> str:
+    """Return which configuration failed and why; `where` names the arm, if there are two."""
+    # A configuration without parameters has no name of its own.
+    label = "" if result.label == "-" else result.label
+    what = ", ".join(part for part in (where, label) if part)
+    why = (result.error or f"not measured ({result.status})").rstrip(".")
+    return f"{what}: {why}" if what else why

@@ -178,8 +178,24 @@ def test_an_arm_against_itself_is_a_false_alarm_and_no_regression(
 
 def test_an_arm_that_fails_ends_it(workload: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("ab", str(workload), "--b", "env.FAIL=1") == 1
-    assert cli.out.startswith("Failed: 1 configuration failed")
+    assert cli.out.startswith("Failed: arm b: the program exited with code 1: broken. Investigate:")
+    assert "fix the program, then measure again." in " ".join(cli.out.split())
+    for word in ("measure more", "gone", "Why it changed"):
+        assert word not in cli.out
     assert len((tmp_path / "order").read_text()) == 4
+
+
+def test_an_arm_that_fails_in_one_of_several_configurations(workload: Path, cli: Cli) -> None:
+    program = PROGRAM.replace('os.environ.get("FAIL")', 'sys.argv[1] == "1"')
+    workload.with_name("program.py").write_text(program)
+    text = workload.read_text().replace("program.py", "program.py, '{bad}'")
+    workload.write_text(f"{text}matrix: {{bad: [0, 1], size: [1, 2]}}\n")
+    assert cli("ab", str(workload), "--b", "env.OTHER=1", "--json") == 1, cli.err
+    found = json.loads(cli.out)
+    assert found["reason"] == (
+        "arm a, bad=1 size=1: the program exited with code 1: broken (and 3 more)"
+    )
+    assert [pair["verdict"] for pair in found["endpoints"]] == ["unreplicated"] * 2
 
 
 def test_wall_time_where_a_program_prints_none(cli: Cli, tmp_path: Path) -> None:

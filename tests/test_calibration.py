@@ -161,7 +161,7 @@ def _run(store: Path, run_id: str, ms: float, minute: int, where: str) -> str:
     ("command", "words", "code", "sentence"),
     [
         ('print(\'{"perfpipe": "time", "ms": [0]}\')', [], 1, "the program printed the time 0"),
-        ("import sys; sys.exit(7)", [], 1, "-: the program"),
+        ("import sys; sys.exit(7)", [], 1, "perfpipe: the program exited with code 7"),
         ("pass", ["--set", "x=1,2"], 2, "an arm takes one value per parameter"),
         ("pass", ["--set", "wrapper=env A=1"], 0, ""),
     ],

@@ -211,6 +211,11 @@ def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Pa
     task = TaskResult(0, "-", {}, status="failed", error="crash", key="k")
     _run(store, "bad", 1.0, 51, tasks=(task,), status="failed")
     assert cli("check", "bad", "--baseline", "a0") == 1
+    assert cli.out.startswith("Failed: crash. Investigate: fix the program, then measure again.")
+    named = replace(task, label="n=2")
+    _run(store, "both", 1.0, 52, tasks=(named, replace(named, label="n=3")), status="failed")
+    assert cli("check", "both", "--baseline", "a0") == 1
+    assert "perfpipe: n=2: crash (and 1 more)" in cli.err
     assert cli("compare", "a0", "a0") == 2
     assert "is on both sides" in cli.err
     assert cli("baseline", "set", "a/b", "a0") == 2

@@ -10,11 +10,12 @@ decides instead of time if it was asked for; whichever does not decide is shown 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from perfpipe.analysis.gate import advice
 from perfpipe.analysis.gate.compare.comparison import Compared, Pairs
 from perfpipe.analysis.gate.judging import ONE_RUN
 from perfpipe.analysis.gate.limits import told
@@ -82,6 +83,7 @@ class Decision:
     `endpoint` is what decided, `others` the pairs of what did not: energies, or times.
     `mean` is the pair of the mean of several configurations, None with one, or if a run lacks one.
     `notes` are sentences on what else was seen, such as a slower first launch.
+    `remedy` is advice for this case, empty if that of the action applies.
     """
 
     verdict: Verdict
@@ -97,12 +99,13 @@ class Decision:
     others: tuple[Compared, ...] = ()
     notes: tuple[str, ...] = ()
     mean: Compared | None = None
+    remedy: str = ""
 
     @property
     def advice(self) -> str:
         """The advice for this action and verdict."""
         alike = _ADVICE_ALIKE.get(self.verdict) if self.alike else None
-        return alike or _ADVICE[self.action]
+        return alike or self.remedy or _ADVICE[self.action]
 
     @property
     def results_note(self) -> str:
@@ -134,7 +137,7 @@ def decide(
 ) -> Decision:
     """Decide on two sides that were compared.
 
-    `failed` are the configurations that failed on the new side, `replayed` whether a side was
+    `failed` are the configurations that failed, each with the reason, `replayed` whether a side was
     replayed, `confirmed` whether a round on fresh runs has found the same regression: only then is
     the advice to revert, unless more than the code differs between the sides.  `alike` says that
     both sides are the same program; `calibration` is the one that times were judged by.
@@ -198,14 +201,19 @@ def _decided(
     endpoints = primary(pairs, endpoint)
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
     if failed:
-        first = failed[0] or "the only one"
-        reason = f"{counted(len(failed), 'configuration')} failed; the first is {first}"
-        return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
+        reason = f"{failed[0]}{_and_more(failed)}"
+        # The other side of a failed configuration is no comparison.
+        both = tuple(pair for pair in endpoints if pair.change)
+        return Decision(
+            Verdict.FAILED, Action.INVESTIGATE, reason, both, kernels, remedy=advice.PROGRAM
+        )
     if why := "a replayed side measures nothing" if replayed else pairs.unlike:
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, why, endpoints, kernels)
     if pairs.lost:
         reason = _first_of(pairs.lost)
-        return Decision(Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels)
+        return Decision(
+            Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels, remedy=advice.LOST
+        )
     if endpoint == Endpoint.ENERGY and pairs.no_energy:
         reason = _first_of(pairs.no_energy)
         return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
@@ -314,8 +322,12 @@ def _reason_of_several(pair: Compared, mean: Compared, known: Sequence[Compared]
 def _first_of(faults: Mapping[str, str]) -> str:
     """Return what is wrong with the first of some configurations."""
     label, why = next(iter(faults.items()))
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"{'the only configuration' if label in ('', '-') else label} {why}{more}"
+    what = "the only configuration" if label in ("", "-") else label
+    return f"{what} {why}{_and_more(faults)}"
+
+
+def _and_more(faults: Collection[str]) -> str:
+    return f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
 
 
 def primary(pairs: Pairs, endpoint: Endpoint = Endpoint.TIME) -> tuple[Compared, ...]:

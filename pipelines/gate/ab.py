@@ -26,7 +26,7 @@ from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.measuring import profile
 from perfpipe.pipelines.place import stopwatch
 from perfpipe.pipelines.plan import Plan
-from perfpipe.pipelines.runs import Run, result_of
+from perfpipe.pipelines.runs import Run, failure_of, result_of
 from perfpipe.pipelines.tasks import directory_of
 from perfpipe.pipelines.tools import find_tool_on
 from perfpipe.pipelines.workload import CollectNsys, Workload
@@ -177,7 +177,7 @@ def _decided(
     limits = limits_of(rule.calibration)
     decision = decide(
         pairs_of(before, after, alpha=level, limits=limits),
-        failed=[*sides[0].failures, *sides[1].failures],
+        failed=[failure_of(one, f"arm {own.arm.name}") for own in sides for one in own.failures],
         confirmed=confirmed,
         alike=rule.alike,
         calibration=rule.calibration,

@@ -16,6 +16,7 @@ from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate.arms import Arm
 from perfpipe.pipelines.gate.turns import in_turns, measuring
 from perfpipe.pipelines.place import machine
+from perfpipe.pipelines.runs import failure_of
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store, storing
@@ -38,7 +39,7 @@ def calibrated(
         for done in in_turns(sides, rounds, seeded(None)):
             for side in sides:
                 if side.failures:
-                    raise TaskFailed(f"{side.failures[0]}: {side.rounds[-1].results[0].error}")
+                    raise TaskFailed(failure_of(side.failures[0]))
             progress.step(f"round {done}")
     turns = sorted((one for side in sides for one in side.rounds), key=lambda one: one.turn)
     configurations = tuple(

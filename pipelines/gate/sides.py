@@ -17,7 +17,7 @@ from perfpipe.calibrationrecord import Calibration
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import read_json
 from perfpipe.pipelines.rereading import rereading
-from perfpipe.pipelines.runs import counts_as_failed
+from perfpipe.pipelines.runs import counts_as_failed, failure_of
 from perfpipe.pipelines.selection import Selection, select
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
@@ -40,9 +40,12 @@ class Named:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The configurations that failed in any run."""
-        labels = (task.label for run in self.runs for task in run.tasks if counts_as_failed(task))
-        return tuple(dict.fromkeys(labels))
+        """The configurations that failed in any run, each with the reason of its first failure."""
+        first: dict[str, str] = {}
+        for run in self.runs:
+            for task in filter(counts_as_failed, run.tasks):
+                first.setdefault(task.label, failure_of(task))
+        return tuple(first.values())
 
 
 def named(

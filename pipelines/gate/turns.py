@@ -93,9 +93,9 @@ class Measuring:
         return result
 
     @property
-    def failures(self) -> list[str]:
-        """The configurations that failed."""
-        return [own.label for one in self.rounds for own in one.results if not own.done]
+    def failures(self) -> list[TaskResult]:
+        """The results of the configurations that failed, of all rounds."""
+        return [own for one in self.rounds for own in one.results if not own.done]
 
 
 @contextmanager
