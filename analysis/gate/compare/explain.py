@@ -52,7 +52,7 @@ _AMBIGUOUS = (PARAMETER, ARM, WORK, ENVIRONMENT, PACKAGE, COMPILED, GIT)
 class Explanation:
     """Why a time changed: a paragraph, and the differences, most significant first.
 
-    It lists the differences even if the time did not change, or if that is unknown.
+    It lists the differences even if no change was found; `changed` says whether one was.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Explanation:
     @property
     def title(self) -> str:
         """Its title."""
-        return "Why it changed" if self.changed else "Other differences"
+        return "Why it changed" if self.changed else "Differences"
 
     @property
     def brief(self) -> tuple[Difference, ...]:
@@ -135,7 +135,7 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
     return Explanation(
         " ".join(f"{text}." for text in sentences),
         rows,
-        _changed(pairs),
+        _found(pairs),
         tuple(kernel for kernel in kernels if share.counts(kernel.change_ns)),
         share,
     )
@@ -217,6 +217,14 @@ def _changed(pairs: Pairs) -> bool:
     """Return whether a time may have changed: not if all are the same, or unknown."""
     telling = ("improved", "regressed", "unreplicated", "not comparable")
     return any(p.verdict in telling or "not the code" in (p.note or "") for p in pairs.steps)
+
+
+def _found(pairs: Pairs) -> bool:
+    """Return whether a change was found, in the code or in the conditions of the runs."""
+    return any(
+        p.verdict in ("improved", "regressed") or "not the code" in (p.note or "")
+        for p in pairs.steps
+    )
 
 
 def _nothing_alike(pairs: Pairs, before: Side, after: Side) -> str:
