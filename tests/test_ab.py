@@ -198,6 +198,17 @@ def test_an_arm_that_fails_in_one_of_several_configurations(workload: Path, cli:
     assert [pair["verdict"] for pair in found["endpoints"]] == ["unreplicated"] * 2
 
 
+def test_an_arm_that_prints_no_times(workload: Path, cli: Cli) -> None:
+    program = PROGRAM.replace("print(", 'os.environ.get("QUIET") or print(')
+    workload.with_name("program.py").write_text(program)
+    assert cli("ab", str(workload), "--b", "env.QUIET=1") == 4, cli.err
+    text = " ".join(cli.out.split())
+    assert "Investigate: let both sides print times, or neither." in text
+    assert " Differences: " in text
+    assert "Arm b printed no times: let both arms print times, or neither." in text
+    assert "measured without a profiler" not in text
+
+
 def test_wall_time_where_a_program_prints_none(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(

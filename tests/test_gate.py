@@ -19,7 +19,7 @@ from perfpipe.analysis.gate.check import Exported, document_of, exported_from
 from perfpipe.analysis.gate.compare.comparison import pairs_of
 from perfpipe.analysis.gate.compare.differences import Difference
 from perfpipe.analysis.gate.compare.explain import Explanation
-from perfpipe.analysis.gate.decision import Action, Verdict, decide, primary
+from perfpipe.analysis.gate.decision import Action, Verdict, decide, headline, primary
 from perfpipe.analysis.gate.sides import CAPTURE, ITERATION, KERNEL, STEP, WALL, Key, Measured, Side
 from perfpipe.errors import InputError
 from perfpipe.pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics
@@ -64,6 +64,43 @@ def test_verdict_and_action(after: list[float], verdict: Verdict, action: Action
     assert decide(pairs, replayed=True).verdict == Verdict.NOT_COMPARABLE
     assert decide(pairs, failed=["b"]).verdict == Verdict.FAILED
     assert (found.further_runs is not None) == (verdict == Verdict.INCONCLUSIVE)
+
+
+def test_what_did_not_alternate_is_judged_by_the_threshold_of_drift() -> None:
+    before, after = side("A", a=FAST), side("B", a=times(1.03))
+    later = replace(after, began=tuple(f"2026-11-23T10:0{at}:00Z" for at in range(5)))
+    for other, order in (
+        (later, "did not alternate"),
+        (replace(after, began=(None,) * 5), "are in an"),
+    ):
+        found = decide(pairs_of(before, other))
+        assert found.verdict == Verdict.INCONCLUSIVE
+        assert found.basis.startswith(
+            f"Changes below 5 % are treated as noise (the runs of the two sides {order}"
+        )
+        assert "perfpipe ab" in headline(found)
+        assert "measure more" not in headline(found)
+    assert decide(pairs_of(before, after)).basis.startswith("Changes below 1.75 %")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ((ITERATION, FAST), (WALL, FAST), "let both sides print times, or neither"),
+        ((STEP, FAST), (CAPTURE, FAST), "mark the steps on both sides, or on neither"),
+    ],
+)
+def test_advice_says_what_would_be_comparable(
+    before: tuple[str, list[float]], after: tuple[str, list[float]], said: str
+) -> None:
+    sides = [replace(side(name), measured={}) for name in "AB"]
+    for own, (part, found) in zip(sides, (before, after), strict=True):
+        own.measured[Key("" if part in (ITERATION, WALL) else "nsys", "a", part)] = _of(found)
+    decision = decide(pairs_of(*sides))
+    assert decision.verdict == Verdict.NOT_COMPARABLE
+    assert decision.advice == said
+    unlike = replace(side("B", a=FAST), gpus=frozenset({"A100"}))
+    assert "the same workload, machine model" in decide(pairs_of(side("A", a=FAST), unlike)).advice
 
 
 def test_the_severest_configuration_stands_for_all() -> None:

@@ -145,7 +145,10 @@ def decide(
     other = Endpoint.ENERGY if endpoint == Endpoint.TIME else Endpoint.TIME
     found = replace(
         _decided(pairs, failed, replayed, confirmed, endpoint),
-        basis=basis_of(calibration if endpoint == Endpoint.TIME else None),
+        basis=basis_of(
+            calibration if endpoint == Endpoint.TIME else None,
+            order=pairs.order,
+        ),
         endpoint=endpoint,
         others=tuple(pair for pair in primary(pairs, other) if pair.change),
     )
@@ -184,12 +187,22 @@ def headline(decision: Decision) -> str:
     return f"{verdict}: {decision.reason}. {decision.action.capitalize()}: {decision.advice}"
 
 
-def basis_of(calibration: Calibration | None) -> str:
-    """Return a sentence on which changes of a program's own times count, and why."""
+def basis_of(calibration: Calibration | None, order: str = "") -> str:
+    """Return a sentence on which changes of a program's own times count, and why.
+
+    `order` says that the runs of the two sides did not alternate, so that a change may be drift.
+    """
+    limits = calibration.limits.values() if calibration else ()
+    drift = thresholds()["compare.drift_pct"]
+    if order and drift > max(limits, default=0):
+        return (
+            f"Changes below {told((drift,))} are treated as noise (the runs of the two sides "
+            f"{order}, so a change may be drift)"
+        )
     if calibration is None:
         return f"Changes below {told(())} are treated as noise (default threshold, not calibrated)"
     return (
-        f"Changes below {told(calibration.limits.values())} are treated as noise (calibrated "
+        f"Changes below {told(limits)} are treated as noise (calibrated "
         f"{calibration.at[:10]} from {len(calibration.runs)} launches; machine: "
         f"{calibration.machine})"
     )
@@ -208,19 +221,19 @@ def _decided(
             Verdict.FAILED, Action.INVESTIGATE, reason, both, kernels, remedy=advice.PROGRAM
         )
     if why := "a replayed side measures nothing" if replayed else pairs.unlike:
-        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, why, endpoints, kernels)
+        remedy = advice.REPLAY if replayed else advice.UNLIKE
+        return _not_comparable(why, remedy, endpoints, kernels)
     if pairs.lost:
         reason = _first_of(pairs.lost)
         return Decision(
             Verdict.FAILED, Action.INVESTIGATE, reason, endpoints, kernels, remedy=advice.LOST
         )
     if endpoint == Endpoint.ENERGY and pairs.no_energy:
-        reason = _first_of(pairs.no_energy)
-        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
+        return _not_comparable(_first_of(pairs.no_energy), advice.ENERGY, endpoints, kernels)
     known = [pair for pair in endpoints if pair.verdict in {*Verdict}]
     if not known:
         reason = "the two sides have no measurement in common"
-        return Decision(Verdict.NOT_COMPARABLE, Action.INVESTIGATE, reason, endpoints, kernels)
+        return _not_comparable(reason, advice.ALIKE, endpoints, kernels)
     mean = _mean_of(pairs, known)
     found = _of_several(mean, known) if mean else _of_worst(known)
     # Only the code can be reverted.
@@ -228,7 +241,24 @@ def _decided(
     reason = found.reason
     if pairs.beside and found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
         reason += f", with {'; '.join(pairs.beside)}"
-    return Decision(found.verdict, action, reason, endpoints, kernels, found.more, mean=mean)
+    remedy = _remedy(found.verdict, known, in_turns=bool(pairs.in_turns))
+    return Decision(
+        found.verdict, action, reason, endpoints, kernels, found.more, mean=mean, remedy=remedy
+    )
+
+
+def _not_comparable(
+    reason: str, remedy: str, endpoints: tuple[Compared, ...], kernels: tuple[Compared, ...]
+) -> Decision:
+    verdict, action = Verdict.NOT_COMPARABLE, Action.INVESTIGATE
+    return Decision(verdict, action, reason, endpoints, kernels, remedy=remedy)
+
+
+def _remedy(verdict: Verdict, known: Sequence[Compared], *, in_turns: bool) -> str:
+    """Return advice for what more runs alone do not change; empty if there is none."""
+    if verdict == Verdict.NOT_COMPARABLE:
+        return advice.comparable_if(next(p for p in known if p.verdict == verdict))
+    return advice.ALTERNATE if verdict == Verdict.INCONCLUSIVE and not in_turns else ""
 
 
 class _Found(NamedTuple):

@@ -135,6 +135,7 @@ def _too_early(decision: Decision, done: int, rule: _Rule) -> Decision:
         decision,
         verdict=Verdict.UNREPLICATED if done < 2 else Verdict.INCONCLUSIVE,
         action=Action.INVESTIGATE,
+        remedy="",
         reason="too few rounds for a verdict"
         if rule.early
         else "the verdict follows the last round",

@@ -112,6 +112,13 @@ class Pairs:
         """Whether anything has more than one run on each side."""
         return any(pair.q is not None for pair in (*self.steps, *self.kernels))
 
+    @property
+    def order(self) -> str:
+        """The order of the runs, in words, if a change may be drift; else empty."""
+        if self.in_turns or not self.replicated:
+            return ""
+        return "did not alternate" if self.in_turns is False else "are in an unknown order"
+
 
 def pairs_of(
     before: Side,

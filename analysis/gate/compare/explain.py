@@ -10,7 +10,7 @@ from perfpipe.analysis.gate.compare.comparison import Compared, Pairs, matched
 from perfpipe.analysis.gate.compare.differences import Difference, conditions, counters, settings
 from perfpipe.analysis.gate.compare.kernel_changes import KernelChange, kernel_changes, kernel_table
 from perfpipe.analysis.gate.compare.share import Share, signed
-from perfpipe.analysis.gate.sides import CAPTURE, ENDPOINTS, PROFILED, STEP, Side
+from perfpipe.analysis.gate.sides import CAPTURE, ENDPOINTS, ITERATION, PROFILED, STEP, Side
 from perfpipe.analysis.short_names import short_names
 from perfpipe.units import counted, format_ns, words
 from perfpipe.viewmodel import Column, Source, Table, Value
@@ -231,10 +231,26 @@ def _nothing_alike(pairs: Pairs, before: Side, after: Side) -> str:
     """Return why nothing was compared; empty if something was."""
     if any(pair.change for pair in (*pairs.steps, *pairs.kernels)):
         return ""
+    for quiet, other, what in ((before, after, "The baseline"), (after, before, "The other side")):
+        if _prints(other) and quiet.measured and not _prints(quiet):
+            arm = _arm_of(quiet)
+            both = "arms" if arm else "sides"
+            return f"{arm or what} printed no times: let both {both} print times, or neither"
     return (
         f"The baseline was measured {_measured(before)}, the other side {_measured(after)}: only "
         "times of the same configuration and the same kind can be compared"
     )
+
+
+def _prints(side: Side) -> bool:
+    """Return whether a program printed times."""
+    return any(key.part == ITERATION for key in side.measured)
+
+
+def _arm_of(side: Side) -> str:
+    """Return the name of a side if it is an arm, such as "Arm b"; empty if it is runs."""
+    name = side.names[0] if len(side.names) == 1 else ""
+    return name.capitalize() if name.startswith("arm ") else ""
 
 
 def _measured(side: Side) -> str:

@@ -270,10 +270,9 @@ def _sentences(pairs: Pairs) -> Iterator[str]:
             break
     if pairs.kernels:
         yield _counted(pairs.kernels, "kernels")
-    if pairs.replicated and not pairs.in_turns:
-        order = "did not alternate" if pairs.in_turns is False else "are in an unknown order"
+    if pairs.order:
         yield (
-            f"The runs of the two sides {order}, so the change includes drift: changes below "
+            f"The runs of the two sides {pairs.order}, so the change includes drift: changes below "
             f"{thresholds()['compare.drift_pct']:g} % are treated as noise (to avoid drift, "
             "alternate the runs: A B B A)"
         )
