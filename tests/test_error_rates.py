@@ -13,6 +13,7 @@ import scipy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from perfpipe.analysis.gate.ab import ALPHA, level_after
 from perfpipe.analysis.gate.choosing import judge
 from perfpipe.analysis.gate.judging import change_of, verdict_of
 from perfpipe.analysis.gate.modes import best_split, modes_explain, two_modes
@@ -80,27 +81,65 @@ def test_equivalence_is_two_one_sided_tests(
     assert max(side.pvalue for side in sides) == pytest.approx(alpha, rel=1e-6)
 
 
-@given(st.floats(0.001, 0.05), st.floats(-0.08, 0.08), st.integers(0, 10_000))
-def test_further_runs_would_have_decided(scatter: float, change: float, seed: int) -> None:
-    """With as many more runs that scatter alike, the verdict is no longer open."""
+def _last_level(runs: int) -> float:
+    """Return the level of the last look of `perfpipe ab`."""
+    return level_after(runs, runs) or ALPHA
+
+
+def _decided(rng: np.random.Generator, change: float, scatter: float, runs: int) -> np.ndarray:
+    """Return which of 400 pairs of sides are decided at the last look, by the rules."""
+    logs = rng.normal(0, scatter, (2, 400, runs)) + np.array([0, change])[:, None, None]
+    level, limit = _last_level(runs), math.log1p(0.0175)
+    size = abs(logs[1].mean(axis=1) - logs[0].mean(axis=1))
+    error = np.sqrt(logs.var(axis=2, ddof=1).sum(axis=0) / runs)
+    two, one = scipy.stats.t.ppf([1 - level / 2, 1 - level], 2 * runs - 2)
+    found: np.ndarray = (size > np.maximum(limit, two * error)) | (size + one * error <= limit)
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.sampled_from([0.01, 0.02, 0.03]), st.sampled_from([0.0, 0.03, 0.05]), st.integers(0, 9999)
+)
+def test_further_runs_decide_most_comparisons(scatter: float, change: float, seed: int) -> None:
+    """With the estimate and the upper end of the scatter; one run fewer decides less than 80 %."""
     rng = np.random.default_rng(seed)
-    before, after = (np.exp(rng.normal(mean, scatter, 5)) for mean in (0, change))
-    limit = 0.02
-    more = further_runs(before.tolist(), after.tolist(), limit)
-    if more is None or more > 40:
-        return
-    wanted = 5 + more
-    deviation = math.sqrt((np.log(before).var(ddof=1) + np.log(after).var(ddof=1)) / 2)
+    sides = [np.exp(rng.normal(mean, scatter, 5)) for mean in (0, change)]
+    more = further_runs(sides[0].tolist(), sides[1].tolist(), 0.0175, level_at=_last_level)
+    logs = [np.log(own) for own in sides]
+    upper = math.sqrt(sum(own.var(ddof=1) for own in logs) / 2 * 8 / scipy.stats.chi2.ppf(0.2, 8))
+    estimate = abs(logs[1].mean() - logs[0].mean())
+    if more is not None:
+        assert _decided(rng, estimate, upper, 5 + more).mean() > 0.72
+    if more is None or more > 1:
+        fewer = 100 if more is None else 4 + more
+        assert _decided(rng, estimate, upper, fewer).mean() < 0.88
 
-    def stretched(own: np.ndarray) -> list[float]:
-        """As many values of the same mean, and of the sides' variance."""
-        logs = rng.normal(0, 1, wanted)
-        logs = (logs - logs.mean()) * deviation / logs.std(ddof=1)
-        found: list[float] = np.exp(logs + np.log(own).mean()).tolist()
-        return found
 
-    found = change_of(stretched(before), stretched(after))._replace(modes=False)
-    assert verdict_of(found, found.p, limit_pct=100 * limit * (1 + 1e-9)) != "inconclusive"
+def test_the_proposed_runs_decide_most_comparisons_that_were_open() -> None:
+    """Over true changes and scatters: each comparison that five rounds leave open is repeated."""
+    rng = np.random.default_rng(0)
+    decided = []
+    for change, scatter in itertools.product((0, 0.03, 0.05), (0.01, 0.02, 0.03)):
+        for _ in range(40):
+            before, after = (
+                np.exp(rng.normal(mean, scatter, 5)).tolist() for mean in (0, math.log1p(change))
+            )
+            seen = change_of(before, after, alpha=_last_level(5))
+            if verdict_of(seen, seen.p, alpha=_last_level(5)) != "inconclusive":
+                continue
+            more = further_runs(before, after, 0.0175, level_at=_last_level)
+            if more is not None:
+                decided.append(_decided(rng, math.log1p(change), scatter, 5 + more).mean())
+    assert len(decided) > 50
+    assert np.mean(decided) > 0.8, "about 0.9"
+
+
+def test_no_number_of_runs_decides_what_may_be_drift() -> None:
+    before, after = [1.0, 1.001, 0.999], [1.03, 1.031, 1.029]
+    assert further_runs(before, after, 0.0175) == 1
+    assert further_runs(before, after, 0.0175, least=0.05) is None
+    assert further_runs(before[:1], after, 0.0175) is None
 
 
 @pytest.mark.parametrize("runs", [3, 5, 10])

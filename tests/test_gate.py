@@ -66,6 +66,17 @@ def test_verdict_and_action(after: list[float], verdict: Verdict, action: Action
     assert (found.further_runs is not None) == (verdict == Verdict.INCONCLUSIVE)
 
 
+def test_the_number_of_runs_that_would_probably_decide() -> None:
+    pairs = pairs_of(side("A", a=FAST), side("B", a=[1.0e6, 1.03e6, 0.98e6, 1.02e6, 0.99e6]))
+    found = decide(pairs)
+    runs = 5 + (found.further_runs or 0)
+    assert found.reason.endswith(f"; about {runs} runs per side would probably decide")
+    in_rounds = decide(pairs, rounds=lambda _: 0.01)
+    assert (in_rounds.further_runs or 0) > (found.further_runs or 0), "the level is lower"
+    more = 5 + (in_rounds.further_runs or 0)
+    assert in_rounds.reason.endswith(f" would probably decide (try --rounds {more})")
+
+
 def test_what_did_not_alternate_is_judged_by_the_threshold_of_drift() -> None:
     before, after = side("A", a=FAST), side("B", a=times(1.03))
     later = replace(after, began=tuple(f"2026-11-23T10:0{at}:00Z" for at in range(5)))

@@ -10,14 +10,14 @@ decides instead of time if it was asked for; whichever does not decide is shown 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from perfpipe.analysis.gate import advice
 from perfpipe.analysis.gate.compare.comparison import Compared, Pairs
-from perfpipe.analysis.gate.judging import ONE_RUN
+from perfpipe.analysis.gate.judging import ALPHA, ONE_RUN
 from perfpipe.analysis.gate.limits import told
 from perfpipe.analysis.gate.power import MOST_RUNS, further_runs
 from perfpipe.analysis.gate.sides import ENDPOINTS, ENERGIES
@@ -25,7 +25,6 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.trying.results import Compared as Results
 from perfpipe.analysis.trying.series import Kind
 from perfpipe.calibrationrecord import Calibration
-from perfpipe.units import counted
 
 
 class Endpoint(StrEnum):
@@ -134,17 +133,19 @@ def decide(
     alike: bool = False,
     calibration: Calibration | None = None,
     endpoint: Endpoint = Endpoint.TIME,
+    rounds: Callable[[int], float] | None = None,
 ) -> Decision:
     """Decide on two sides that were compared.
 
     `failed` are the configurations that failed, each with the reason, `replayed` whether a side was
     replayed, `confirmed` whether a round on fresh runs has found the same regression: only then is
     the advice to revert, unless more than the code differs between the sides.  `alike` says that
-    both sides are the same program; `calibration` is the one that times were judged by.
+    both sides are the same program; `calibration` is the one that times were judged by.  `rounds`
+    gives the level of the last test of a number of rounds, if the sides were measured in rounds.
     """
     other = Endpoint.ENERGY if endpoint == Endpoint.TIME else Endpoint.TIME
     found = replace(
-        _decided(pairs, failed, replayed, confirmed, endpoint),
+        _decided(pairs, failed, replayed, confirmed, endpoint, _Plan(pairs, rounds)),
         basis=basis_of(
             calibration if endpoint == Endpoint.TIME else None,
             order=pairs.order,
@@ -209,7 +210,12 @@ def basis_of(calibration: Calibration | None, order: str = "") -> str:
 
 
 def _decided(
-    pairs: Pairs, failed: Sequence[str], replayed: bool, confirmed: bool, endpoint: Endpoint
+    pairs: Pairs,
+    failed: Sequence[str],
+    replayed: bool,
+    confirmed: bool,
+    endpoint: Endpoint,
+    plan: _Plan,
 ) -> Decision:
     endpoints = primary(pairs, endpoint)
     kernels = tuple(sorted(pairs.kernels, key=lambda pair: _severity(pair.verdict)))
@@ -235,7 +241,7 @@ def _decided(
         reason = "the two sides have no measurement in common"
         return _not_comparable(reason, advice.ALIKE, endpoints, kernels)
     mean = _mean_of(pairs, known)
-    found = _of_several(mean, known) if mean else _of_worst(known)
+    found = _of_several(mean, known, plan) if mean else _of_worst(known, plan)
     # Only the code can be reverted.
     action = _action(found.verdict, confirmed and not pairs.beside)
     reason = found.reason
@@ -261,6 +267,43 @@ def _remedy(verdict: Verdict, known: Sequence[Compared], *, in_turns: bool) -> s
     return advice.ALTERNATE if verdict == Verdict.INCONCLUSIVE and not in_turns else ""
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How many runs would decide; `rounds` gives the level of the last test of that many rounds."""
+
+    pairs: Pairs
+    rounds: Callable[[int], float] | None
+
+    def further(self, pairs: Iterable[Compared]) -> int | None:
+        """Return how many more runs per side would probably decide all pairs, None if unknown."""
+        known: list[int] = []
+        for pair in pairs:
+            if (count := self._further(pair)) is None:
+                return None
+            known.append(count)
+        return max(known, default=None)
+
+    def _further(self, pair: Compared) -> int | None:
+        if pair.change and pair.change.modes:
+            return None
+        drift = thresholds()["compare.drift_pct"] if self.pairs.order else 0
+        return further_runs(
+            pair.before.medians,
+            pair.after.medians,
+            pair.limit_pct / 100,
+            least=max(pair.limit_pct, drift) / 100,
+            level_at=self.rounds or (lambda _: ALPHA),
+        )
+
+    def told(self, pair: Compared, more: int | None) -> str:
+        """Return in words how many runs per side would decide."""
+        if not more:
+            return "more runs may not be enough to decide"
+        runs = more + min(len(pair.before.medians), len(pair.after.medians))
+        text = f"about {runs} runs per side would probably decide"
+        return f"{text} (try --rounds {runs})" if self.rounds else text
+
+
 class _Found(NamedTuple):
     """A verdict with its reason, and how many more runs per side would decide, None if unknown."""
 
@@ -269,12 +312,12 @@ class _Found(NamedTuple):
     more: int | None = None
 
 
-def _of_worst(known: Sequence[Compared]) -> _Found:
+def _of_worst(known: Sequence[Compared], plan: _Plan) -> _Found:
     """Return the most severe verdict of configurations."""
     worst = min(known, key=lambda pair: _severity(pair.verdict))
     verdict = Verdict(worst.verdict or "")
-    more = _further(pair for pair in known if pair.verdict == Verdict.INCONCLUSIVE)
-    return _Found(verdict, _reason(verdict, worst, more), more)
+    more = plan.further(pair for pair in known if pair.verdict == Verdict.INCONCLUSIVE)
+    return _Found(verdict, _reason(verdict, worst, plan.told(worst, more)), more)
 
 
 #: Verdicts on configurations from which a verdict on all of them follows.
@@ -296,7 +339,7 @@ def _mean_of(pairs: Pairs, known: Sequence[Compared]) -> Compared | None:
     )
 
 
-def _of_several(mean: Compared, known: Sequence[Compared]) -> _Found:
+def _of_several(mean: Compared, known: Sequence[Compared], plan: _Plan) -> _Found:
     """Return the verdict on several configurations: of the mean, and of each.
 
     A regression or an improvement is that of any configuration, or of the mean.  Otherwise they are
@@ -312,7 +355,7 @@ def _of_several(mean: Compared, known: Sequence[Compared]) -> _Found:
         return _Found(Verdict.INCONCLUSIVE, f"{name_of(withheld[0])}: {withheld[0].note}")
     better = [pair for pair in every if pair.verdict == Verdict.IMPROVED]
     if not better and mean.verdict == Verdict.INCONCLUSIVE:
-        return _of_worst([mean])
+        return _of_worst([mean], plan)
     widest = max(known, key=lambda pair: _bound(pair, slower=bool(better)))
     bound = _bound(widest, slower=bool(better))
     most = thresholds()["compare.several_factor"] * widest.limit_pct / 100
@@ -395,17 +438,6 @@ def _severity(verdict: str | None) -> int:
     return order.index(verdict) if verdict in order else len(order)
 
 
-def _further(pairs: Iterable[Compared]) -> int | None:
-    found = [
-        None
-        if pair.change and pair.change.modes
-        else further_runs(pair.before.medians, pair.after.medians, pair.limit_pct / 100)
-        for pair in pairs
-    ]
-    known = [count for count in found if count is not None]
-    return max(known) if known and len(known) == len(found) else None
-
-
 def _action(verdict: Verdict, confirmed: bool) -> Action:
     if verdict in (Verdict.SAME, Verdict.IMPROVED):
         return Action.CONTINUE
@@ -427,7 +459,7 @@ def _ends(low: float, high: float) -> str:
     return f"{100 * low:+.1f} to {100 * high:+.1f} %"
 
 
-def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
+def _reason(verdict: Verdict, worst: Compared, plan: str) -> str:
     what = f"{name_of(worst)}: "
     if worst.note:
         return f"{what}{worst.note}"
@@ -439,11 +471,6 @@ def _reason(verdict: Verdict, worst: Compared, more: int | None) -> str:
     text = _told(worst)
     if verdict != Verdict.INCONCLUSIVE:
         return text
-    told = (
-        f"{counted(more, 'more run')} per side should be enough to decide"
-        if more
-        else "more runs may not be enough to decide"
-    )
     return (
-        f"{text}: the change may be above or below the threshold of {worst.limit_pct:.3g} %; {told}"
+        f"{text}: the change may be above or below the threshold of {worst.limit_pct:.3g} %; {plan}"
     )

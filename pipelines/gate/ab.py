@@ -66,6 +66,10 @@ class _Rule:
         """Return the level to test at after some rounds; None if it is too early."""
         return level_after(done, self.rounds, early=self.early)
 
+    def last_level(self, rounds: int) -> float:
+        """Return the level of the last test if there were as many rounds."""
+        return level_after(rounds, rounds, early=self.early) or ALPHA
+
 
 def ab(
     arms: tuple[Arm, Arm],
@@ -182,6 +186,7 @@ def _decided(
         confirmed=confirmed,
         alike=rule.alike,
         calibration=rule.calibration,
+        rounds=rule.last_level,
     )
     runs = (tuple(sides[0].runs), tuple(sides[1].runs))
     comparison = compare(before, after, limits=limits)
