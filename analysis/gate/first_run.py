@@ -10,7 +10,7 @@ from typing import NamedTuple
 from perfpipe.analysis.distributions import student_quantile
 from perfpipe.analysis.gate.judging import log_variance
 from perfpipe.analysis.gate.limits import Limits
-from perfpipe.analysis.gate.sides import Key, Side, own_time
+from perfpipe.analysis.gate.sides import WALL, Key, Side, own_time
 from perfpipe.runrecord import TaskResult
 from perfpipe.units import format_ns
 
@@ -24,14 +24,25 @@ class _Effect(NamedTuple):
     excess: float
     arm: str
     label: str
+    part: str
     first_ns: float
     later_ns: float
+
+    @property
+    def told(self) -> str:
+        """A sentence on the arm, without a capital letter."""
+        what = "the program" if self.part == WALL else "an iteration"
+        where = "" if self.label in ("", "-") else f" ({self.label})"
+        return (
+            f"{what} of arm {self.arm}{where} took {format_ns(self.first_ns)} in the first launch "
+            f"and {format_ns(self.later_ns)} in later launches"
+        )
 
 
 def first_run_effect(
     arms: Sequence[tuple[str, Side, Sequence[TaskResult]]], labels: Sequence[str], limits: Limits
 ) -> str:
-    """Return a sentence on the largest first-run effect; empty without one.
+    """Return a sentence on the largest first-run effect of each arm; empty without one.
 
     Each arm has its name, its side without the first launches, and the result of the first launch
     of each configuration.  A first launch is longer if it exceeds the threshold for changes and the
@@ -41,12 +52,11 @@ def first_run_effect(
     found = [effect for arm in arms for effect in _effects(arm, arms, labels, limits, tests)]
     if not found:
         return ""
-    worst = max(found)
-    where = "" if worst.label in ("", "-") else f" ({worst.label})"
+    largest = {effect.arm: effect for effect in sorted(found)}
+    told = "; ".join(largest[arm].told for arm in sorted(largest))
     return (
-        f"The first launch of arm {worst.arm}{where} took {format_ns(worst.first_ns)}, later "
-        f"launches {format_ns(worst.later_ns)}; the first launch of an arm does not count (typical "
-        "causes: cold caches, compilation, idle clocks)"
+        f"{told[0].upper()}{told[1:]}; the first launch of an arm does not count (typical causes: "
+        "cold caches, compilation, idle clocks)"
     )
 
 
@@ -72,4 +82,4 @@ def _effects(
         excess = math.log(timed[1]) - statistics.fmean(math.log(time) for time in later)
         margin = student_quantile(freedom, 1 - _ALPHA / tests) * error
         if excess > max(margin, math.log1p(limits[key] / 100)):
-            yield _Effect(excess, name, label, timed[1], statistics.median(later))
+            yield _Effect(excess, name, label, *timed, statistics.median(later))
