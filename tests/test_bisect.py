@@ -228,6 +228,35 @@ def test_the_same_command_continues(
     assert len(after) - len(before) == found["launches"] - int(kept[1])
 
 
+def test_an_interruption_at_the_end_keeps_answer_and_launches(
+    history: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """Ctrl-C while the work trees are removed: by a git that sends it."""
+    history(["10", "11"])
+    real = shutil.which("git")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "git").write_text(
+        '#!/bin/sh\ncase "$*" in *"worktree remove"*)\n'
+        f"mkdir {tmp_path}/stopped 2> /dev/null && {{ kill -INT $PARENT; sleep 1; }};; esac\n"
+        f'exec {real} "$@"\n'
+    )
+    (tools / "git").chmod(0o755)
+    words = [sys.executable, "-m", "perfpipe", "bisect", *FEW, "--git", "good..bad", *RUN]
+    start = ["sh", "-c", 'export PARENT=$$; exec "$@"', "sh", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tools}:{os.environ['PATH']}"}
+    first = subprocess.run(start, env=env, capture_output=True, text=True, check=False)
+    assert first.returncode == 128 + signal.SIGINT, first.stderr
+    assert first.stderr.endswith("perfpipe: interrupted; the same command continues from here\n")
+    assert "(change 1)" in first.stdout, "the answer is printed before the work trees are removed"
+    before = len(Store(tmp_path / "store").runs())
+    second = subprocess.run(start, env=env, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.splitlines()[0] == first.stdout.splitlines()[0]
+    assert len(Store(tmp_path / "store").runs()) == before, "nothing is launched again"
+    assert not [*(tmp_path / "store" / "bisections").iterdir()]
+
+
 def test_what_cannot_be_bisected(history: Callable[..., list[str]], cli: Cli) -> None:
     history(["10", "11"])
     here = Path.cwd()

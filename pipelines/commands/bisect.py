@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfpipe.errors import Inconclusive, InputError
+from perfpipe.errors import Inconclusive, InputError, TaskFailed
 from perfpipe.pipelines.options import (
     WithSubject,
     json_document,
@@ -105,13 +106,14 @@ def bisect_command(**given: Any) -> None:
     source = source_of(
         given["workload"], program, env=given["env"], cwd=given["cwd"], elsewhere=elsewhere
     )
-    with launching(), ExitStack() as stack:
-        line = _line(source, given, stack)
-        found, why = _found(line, source, given)
-    if given["as_json"]:
-        click.echo(json_document(**bisect_answer.as_data(found, line, why)))
-    else:
-        _print(found, line, why)
+    with launching(), ExitStack() as records, ExitStack() as trees:
+        line = _line(source, given, trees)
+        directory = records.enter_context(_record(line, source, given))
+        found, why = _found(line, source, directory, given)
+        if given["as_json"]:
+            click.echo(json_document(**bisect_answer.as_data(found, line, why)))
+        else:
+            _print(found, line, why)
     if found.answer.outcome != Outcome.FOUND:
         raise Inconclusive(f"no single {line.noun} was found: {found.answer.outcome}")
 
@@ -149,44 +151,61 @@ def _line(source: Source, given: dict[str, Any], stack: ExitStack) -> Line:
     return stack.enter_context(versions(source, package))
 
 
-def _found(line: Line, source: Source, given: dict[str, Any]) -> Any:
+@contextmanager
+def _record(line: Line, source: Source, given: dict[str, Any]) -> Iterator[Path]:
+    """Claim the directory of the record, which is removed in the end, after all else.
+
+    If the search ends early, the record stays, and the error says that it does.
+    """
+    from perfpipe import bisectrecord
+    from perfpipe.pipelines.claim import claimed
+    from perfpipe.pipelines.signals import Ended
+
+    what = {
+        "line": [line.noun, given["package"], *line.names],
+        "program": [
+            *source.command, source.workload().model_dump(mode="json"), str(source.directory)
+        ],
+        "build": given["build"],
+    }  # fmt: skip
+    directory = bisectrecord.directory_of(resolve_store(given["store_path"]).root, what)
+    with bisectrecord.leaving(directory), claimed(directory):
+        if given["fresh"]:
+            bisectrecord.forget(directory)
+        try:
+            yield directory
+        except Ended as end:
+            end.advice = _advice(directory)
+            raise
+        except TaskFailed as error:
+            raise TaskFailed(f"{error}{_advice(directory)}") from error
+        bisectrecord.forget(directory)
+
+
+def _advice(directory: Path) -> str:
+    """Return how to continue, if anything was measured."""
+    from perfpipe import bisectrecord
+
+    return "; the same command continues from here" if bisectrecord.read(directory).rounds else ""
+
+
+def _found(line: Line, source: Source, directory: Path, given: dict[str, Any]) -> Any:
     """Search, and return what was found, with the explanation of the change."""
     import math
 
-    from perfpipe import bisectrecord
     from perfpipe.analysis.gate.limits import limits_of
-    from perfpipe.pipelines.claim import claimed
     from perfpipe.pipelines.console import progress
     from perfpipe.pipelines.gate.arms import arm_of
     from perfpipe.pipelines.gate.bisect import Bisection, explained
     from perfpipe.pipelines.gate.calibrate import calibration_for
-    from perfpipe.pipelines.signals import Ended
 
     store = resolve_store(given["store_path"])
-    workload = source.workload()
-    what = {
-        "line": [line.noun, given["package"], *line.names],
-        "program": [*source.command, workload.model_dump(mode="json"), str(source.directory)],
-        "build": given["build"],
-    }
-    directory = bisectrecord.directory_of(store.root, what)
     limits = limits_of(calibration_for(arm_of("program", source, []), store))
     stages = math.ceil(math.log2(max(1, len(line.names) - 1))) + 2
-    with (
-        bisectrecord.leaving(directory),
-        claimed(directory),
-        progress(f"bisect {workload.name}", stages) as steps,
-    ):
-        if given["fresh"]:
-            bisectrecord.forget(directory)
+    with progress(f"bisect {source.workload().name}", stages) as steps:
         bisection = Bisection(line, store, directory, steps, rounds=given["rounds"], limits=limits)
-        try:
-            found = bisection.find()
-            comparison = explained(bisection, found, profiles=given["explain"])
-        except Ended as end:
-            end.advice = "; the same command continues from here" if bisection.launches else ""
-            raise
-        bisectrecord.forget(directory)
+        found = bisection.find()
+        comparison = explained(bisection, found, profiles=given["explain"])
     return found, comparison and comparison.why
 
 
