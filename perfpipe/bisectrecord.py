@@ -26,9 +26,13 @@ class MeasuredRound:
 
 @dataclass(frozen=True)
 class BisectRecord:
-    """The rounds so far, and why commits or versions were skipped."""
+    """The rounds so far, and why commits or versions were skipped.
+
+    `launches` counts all launches, also first ones, which do not count, and failed ones.
+    """
 
     rounds: tuple[MeasuredRound, ...] = ()
+    launches: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
 
 

@@ -77,9 +77,12 @@ def test_the_commit_that_made_it_slower(
     assert len(git(Path.cwd(), "worktree", "list").splitlines()) == 1, "work trees are removed"
     store = Store(tmp_path / "store")
     assert not [*(store.root / "bisections").iterdir()], "nothing is left to continue"
-    probes, launches = map(int, re.findall(r"(\d+) (?:probes|launches)", cli.out))
+    counts = re.search(r"(\d+) probes, (\d+) launches \((\d+) of them measured\)", cli.out)
+    assert counts is not None, cli.out
+    probes, launches, measured = map(int, counts.groups())
     assert probes <= 4
-    assert len(store.runs()) == launches
+    assert len(store.runs()) == measured
+    assert launches == measured + probes + 2, "each place is launched once before"
 
 
 def test_the_commit_that_made_it_faster_as_json(
@@ -149,6 +152,57 @@ def test_an_end_that_fails(
     assert re.search(rf"perfpipe: {end}, {commit} \(change \d\): {why}", cli.err), cli.err
     assert len(git(Path.cwd(), "worktree", "list").splitlines()) == 1
     assert not [*(tmp_path / "store" / "bisections").iterdir()], "nothing to continue"
+
+
+#: Counts launches in $COUNTS; those that $FAIL names by time and number fail.
+FLAKY = f"""
+ms=$(cat ms)
+number=$(ls $COUNTS | grep -c "^$ms-")
+touch $COUNTS/$ms-$number
+case " $FAIL " in *" $ms-$number "*) echo out of memory >&2; exit 1;; esac
+{PROGRAM}"""
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Let launches fail; returns the folder with a file for each launch."""
+
+    def make(which: str) -> Path:
+        counts = tmp_path / "counts"
+        counts.mkdir()
+        monkeypatch.setenv("COUNTS", str(counts))
+        monkeypatch.setenv("FAIL", which)
+        monkeypatch.setattr(sys.modules[__name__], "PROGRAM", FLAKY)
+        return counts
+
+    return make
+
+
+def test_a_launch_that_fails_once_is_repeated(
+    history: Callable[..., list[str]], cli: Cli, failing: Callable[[str], Path]
+) -> None:
+    counts = failing("10-2 11-1 12-3")
+    commits = history(["10", "11", "12"])
+    found = _answer(cli, 0, "--git", "good..bad")
+    assert _name(found) in commits[1:]
+    assert not found["skipped"]
+    assert found["launches"] == len([*counts.iterdir()]) == found["measured_launches"] + 3 + 3
+
+
+def test_a_launch_that_fails_twice(
+    history: Callable[..., list[str]], cli: Cli, failing: Callable[[str], Path]
+) -> None:
+    """The place is skipped; an end that fails ends the search, which can be continued."""
+    counts = failing("11-1 11-2 12-5 12-6")
+    commits = history(["10", "11", "12"])
+    assert cli("bisect", *FEW, "--git", "good..bad", *RUN) == 1
+    assert re.search(r"BAD, \w+ \(change 2\): failed in 2 of \d launches: .*memory", cli.err)
+    assert "; the same command continues from here" in cli.err
+    found = _answer(cli, 4, "--git", "good..bad")
+    (skipped,) = found["skipped"]
+    assert skipped["name"] == commits[1]
+    assert skipped["why"].startswith("failed in 2 of 3 launches: ")
+    assert found["launches"] == len([*counts.iterdir()])
 
 
 def test_a_workload_file_and_a_program_in_a_subdirectory(
@@ -225,7 +279,8 @@ def test_the_same_command_continues(
     found = json.loads(second.stdout)
     assert _name(found) == commits[3]
     after = [run for run in Store(tmp_path / "store").runs() if run.status == "done"]
-    assert len(after) - len(before) == found["launches"] - int(kept[1])
+    assert len(after) - len(before) == found["measured_launches"] - int(kept[1])
+    assert found["launches"] > found["measured_launches"]
 
 
 def test_an_interruption_at_the_end_keeps_answer_and_launches(

@@ -47,6 +47,7 @@ from perfpipe.units import counted
 class Found:
     """The answer of a bisection, with what it took: probes and launches.
 
+    `launches` counts all, also warm-ups and failed ones; `measured` those that the answer is from.
     `runs` are those of the places before and after the change in fresh rounds; `skipped` says why
     places could not be measured.
     """
@@ -55,6 +56,7 @@ class Found:
     limits: Limits
     probes: int
     launches: int
+    measured: int
     skipped: dict[int, str]
     runs: tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -88,7 +90,7 @@ class Bisection:
         self._record = BisectRecord()
 
     @property
-    def launches(self) -> int:
+    def measured(self) -> int:
         """The number of launches that are kept."""
         return sum(len(one.runs) for one in self._record.rounds)
 
@@ -98,8 +100,13 @@ class Bisection:
         Raises TaskFailed if GOOD or BAD cannot be built or fails.
         """
         self._record = self._kept()
-        with ExitStack() as stack:
-            answer = self._search(stack)
+        try:
+            with ExitStack() as stack:
+                answer = self._search(stack)
+        finally:
+            # Launches of a cut round are counted too.
+            if self._record.rounds:
+                self._keep(self._record)
         history = self._history()
         ends = (answer.before, answer.after)
         names = [self.line.names[place] for place in ends]
@@ -108,7 +115,13 @@ class Bisection:
         runs = tuple(tuple(own[name] for own in fresh) for name in names)
         skipped = {self.line.names.index(name): why for name, why in self._record.skipped.items()}
         return Found(
-            answer, self._limits, len(history.probes), self.launches, skipped, (runs[0], runs[1])
+            answer,
+            self._limits,
+            len(history.probes),
+            self._record.launches,
+            self.measured,
+            skipped,
+            (runs[0], runs[1]),
         )
 
     def _search(self, stack: ExitStack) -> Answer:
@@ -128,11 +141,10 @@ class Bisection:
             if (why := self._fault(place, stack)) is not None:
                 self._skip(place, why)
                 return False
-        turn = self.launches
+        turn = self.measured
         for at, place in enumerate(_shuffled(ask.places)):
             self.progress.detail(f"{self.line.noun} {self.line.label(place)}")
-            self._sides[place].measure(turn + at)
-            if (error := self._latest(place).error) is not None:
+            if (error := self._launch(place, turn + at)) is not None:
                 self._skip(place, error)
                 return False
         sides = {self.line.names[place]: self._sides[place] for place in ask.places}
@@ -144,6 +156,22 @@ class Bisection:
         new = MeasuredRound(ask.kind, {name: side.runs[-1] for name, side in sides.items()})
         self._keep(replace(self._record, rounds=(*self._record.rounds, new)))
         return True
+
+    def _launch(self, place: int, turn: int) -> str | None:
+        """Launch a place, once more if it fails: it ran before; returns why it failed again."""
+        side = self._sides[place]
+        for _ in range(2):
+            self._count()
+            side.measure(turn)
+            if (error := self._latest(place).error) is None:
+                return None
+        name = self.line.names[place]
+        runs = {one.runs[name] for one in self._record.rounds if name in one.runs} | {*side.runs}
+        # The first launch, which succeeded, is no run.
+        return f"failed in {len(side.failures)} of {len(runs) + 1} launches: {error}"
+
+    def _count(self) -> None:
+        self._record = replace(self._record, launches=self._record.launches + 1)
 
     def _unlike(self, ask: Ask) -> int | None:
         """Return a place that prints times and the first place does not, or the reverse."""
@@ -163,7 +191,7 @@ class Bisection:
             arm = self.line.arm(place)
             launcher = Launcher(arm.workload.execution, directory_of(arm.workload, arm.path))
             stack.enter_context(launcher)
-            _warm_up(arm, launcher)
+            self._warm_up(place, arm, launcher)
         except ToolMissing as error:
             return str(error)
         except (StoreError, InputError):
@@ -172,6 +200,27 @@ class Bisection:
             return str(error)
         self._sides[place] = Measuring(arm, launcher, self.store, self.progress.detail)
         return None
+
+    def _warm_up(self, place: int, arm: Arm, launcher: Launcher) -> None:
+        """Launch a place once, which fills caches; once more if this fails and it ran before."""
+        name = self.line.names[place]
+        ran = sum(1 for one in self._record.rounds if name in one.runs)
+        self._count()
+        try:
+            _first_launch(arm, launcher)
+        except (ToolMissing, StoreError, InputError):
+            raise
+        except PerfpipeError:
+            if not ran:
+                raise
+            self._again(ran, arm, launcher)
+
+    def _again(self, ran: int, arm: Arm, launcher: Launcher) -> None:
+        self._count()
+        try:
+            _first_launch(arm, launcher)
+        except TaskFailed as error:
+            raise TaskFailed(f"failed in 2 of {ran + 2} launches: {error}") from error
 
     def _skip(self, place: int, why: str) -> None:
         label = self.line.label(place)
@@ -264,8 +313,8 @@ def explained(bisection: Bisection, found: Found, *, profiles: bool) -> Comparis
     return ab.with_profiles(outcome, arms, bisection.store, bisection.progress.note).comparison
 
 
-def _warm_up(arm: Arm, launcher: Launcher) -> None:
-    """Launch a program once, which fills caches; raises an error if it fails."""
+def _first_launch(arm: Arm, launcher: Launcher) -> None:
+    """Launch a program without a run in the store; raises an error if it fails."""
     if len(arm.tasks) != 1:
         count = counted(len(arm.tasks), "configuration")
         raise InputError(f"{arm.path} has {count}, but a bisection needs one configuration")

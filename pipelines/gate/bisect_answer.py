@@ -63,7 +63,10 @@ def notes(found: Found, line: Line) -> Iterator[str]:
     if len(found.skipped) > _SHOWN:
         yield f"Skipped {counted(len(found.skipped) - _SHOWN, f'further {line.noun}')}."
     probes, launches = counted(found.probes, "probe"), counted(found.launches, "launch")
-    yield f"{probes}, {launches}; changes below {found.limit_pct:.3g} % are treated as noise."
+    yield (
+        f"{probes}, {launches} ({found.measured} of them measured); changes below "
+        f"{found.limit_pct:.3g} % are treated as noise."
+    )
 
 
 def as_data(found: Found, line: Line, why: Explanation | None) -> dict[str, Any]:
@@ -80,6 +83,7 @@ def as_data(found: Found, line: Line, why: Explanation | None) -> dict[str, Any]
         "limit_pct": found.limit_pct,
         "probes": found.probes,
         "launches": found.launches,
+        "measured_launches": found.measured,
         "places": len(line.names) - 1,
         "skipped": [{**_place(line, place), "why": own} for place, own in found.skipped.items()],
         "runs": {"before": found.runs[0], "after": found.runs[1]},
