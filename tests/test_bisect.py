@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -70,9 +71,16 @@ def test_the_commit_that_made_it_slower(
     commits = history(["10"] * 6 + ["11"] * 5)
     (Path.cwd() / "ms").write_text("50")
     assert cli("bisect", *FEW, "--git", "good..bad", *RUN) == 0, cli.err
-    assert cli.out.startswith(f"The time changed with commit {commits[6][:12]} (change 6): +")
+    made = rf"{commits[6][:12]} \(change 6\) made the program 10\.0 % slower \(\+.* to \+.* %\)\.\n"
+    assert re.match(made, cli.out), cli.out
     assert "uncommitted changes of this checkout are not part of the search" in cli.err
-    assert "From GOOD to BAD the time changed by +" in cli.out
+    assert "BAD is 10.0 % slower than GOOD (+" in cli.out
+    for place, end in ((5, "GOOD"), (6, "BAD")):
+        like = rf"{commits[place][:12]} \(change {place}\) is like {end}; \d likely commits? left"
+        assert re.search(like, cli.err), cli.err
+    steps = re.findall(r"^\[(\d+)/(\d+)\] (.*)", cli.err, re.MULTILINE)
+    assert all(int(done) <= int(total) for done, total, _ in steps), steps
+    assert len({text for *_, text in steps}) == len(steps)
     assert (Path.cwd() / "ms").read_text() == "50", "the checkout is not changed"
     assert len(git(Path.cwd(), "worktree", "list").splitlines()) == 1, "work trees are removed"
     store = Store(tmp_path / "store")
@@ -101,15 +109,37 @@ def test_the_commit_that_made_it_faster_as_json(
 def test_the_first_of_several_changes(history: Callable[..., list[str]], cli: Cli) -> None:
     commits = history(["10", "12", "12", "9"])
     assert cli("bisect", *FEW, "--git", "good..bad", *RUN) == 0, cli.err
-    assert cli.out.startswith(f"The time changed with commit {commits[1][:12]} (change 1): +20.0 %")
-    rest = f"--git {commits[1][:12]}..{commits[3][:12]}"
+    made = f"{commits[1][:12]} (change 1) made the program 20.0 % slower"
+    assert cli.out.startswith(made), cli.out
+    rest = f"--git {commits[1][:12]}..{commits[3][:12]} (-25.0 %)"
     assert f"Other commits changed it too; to search them: {rest}." in cli.out
+
+
+def test_a_part_without_a_change_is_not_named(history: Callable[..., list[str]], cli: Cli) -> None:
+    commits = history(["10", "10", "12", "9"])
+    assert cli("bisect", *FEW, "--git", "good..bad", *RUN) == 0, cli.err
+    assert f"to search them: --git {commits[2][:12]}..{commits[3][:12]} (-25.0 %).\n" in cli.out
+
+
+def test_a_spread_change_names_what_was_searched(
+    history: Callable[..., list[str]], cli: Cli
+) -> None:
+    history(["100", "101", "102", "103", "104", "104", "104", "104", "90"])
+    assert cli("bisect", *FEW, "--git", "good..bad", *RUN) == 4, cli.out
+    assert cli.out.startswith("Spread: BAD is 10.0 % faster than GOOD (")
+    span = r"--git \w{12}\.\.\w{12} \([+-]\d+\.\d %\)"
+    found = re.search(rf"Searched: {span}\. Not searched: {span}( and {span})?\.\n", cli.out)
+    assert found is not None, cli.out
+    steps = re.findall(r"^\[(\d+)/(\d+)\]", cli.err, re.MULTILINE)
+    assert steps and all(int(done) <= int(total) for done, total in steps), cli.err
+    lines = cli.err.splitlines()
+    assert not [one for one, other in itertools.pairwise(lines) if one == other]
 
 
 def test_nothing_to_find(history: Callable[..., list[str]], cli: Cli) -> None:
     history(["10"] * 5)
     assert cli("bisect", *FEW, "--git", "good..bad", *RUN) == 4
-    assert cli.out.startswith("Not reproducible: BAD is ")
+    assert cli.out.startswith("Not reproducible: BAD is as fast as GOOD (")
     assert "no single commit was found: not reproducible" in cli.err
 
 

@@ -20,8 +20,10 @@ from perfpipe.analysis.gate.bisect import (
     Ask,
     History,
     Kind,
+    Like,
     Outcome,
     Round,
+    like,
     likely_places,
     next_step,
 )
@@ -181,9 +183,36 @@ def test_histories_with_several_changes() -> None:
     assert found.step.high < found.total.low, "which is not all of it"
     spread, _ = _searched([0.03 * place / 30 for place in range(31)], 0.003)
     assert spread.outcome == Outcome.SPREAD
+    assert (spread.before, spread.after, spread.others) == (0, 30, [])
     there_and_back = [0.0] * 10 + [0.2] * 10 + [0.05] * 10
     found, _ = _searched(there_and_back, 0.003)
     assert (found.outcome, found.after) == (Outcome.FOUND, 10)
+
+
+@pytest.mark.parametrize(("slope", "last"), [(0.04, -0.05), (0.06, 0.02), (0.1, 0.2)])
+def test_a_spread_search_names_the_part_that_it_searched(slope: float, last: float) -> None:
+    """A slope over 20 places, then a step: only a part of the slope was searched."""
+    levels = [slope * min(place, 20) / 20 for place in range(41)] + [last] * 20
+    found, _ = _searched(levels, 0.0005)
+    assert found.outcome == Outcome.SPREAD
+    assert 0 < found.after - found.before < 60
+    assert found.searched is not None and found.searched.counts
+    ends = [(part.first, part.last) for part in found.parts]
+    assert [first for first, _ in ends] == [0, *(end for _, end in ends[:-1])]
+    assert ends[-1][1] == 60
+    for part in found.parts:
+        change = levels[part.last] - levels[part.first]
+        assert math.log1p(part.ratio) == pytest.approx(change, abs=0.004)
+
+
+def test_what_a_probed_place_is_like() -> None:
+    _, history = _searched([0.0] * 20 + [0.1] * 20, 0.003)
+    for place, _ in history.probes:
+        assert like(history, place, (0, 39)) == (Like.FIRST if place < 20 else Like.SECOND)
+    rounds = tuple(Round(Kind.PROBE, {0: 100, 2: 110, 1: time}) for time in (150, 150.1, 149.9))
+    assert like(History(2, rounds), 1, (0, 2)) == Like.NEITHER
+    (between,) = (Round(Kind.PROBE, {0: 100, 2: 102, 1: 101}),)
+    assert like(History(2, (between,)), 1, (0, 2)) in (Like.UNCLEAR, Like.NEITHER)
 
 
 def test_planted_slowdowns_are_found(bench: ModuleType) -> None:

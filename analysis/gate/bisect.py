@@ -86,11 +86,25 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of a history, whose ends were measured, and its change as ratio - 1.
+
+    `counts` says whether this is as large as a change must be.
+    """
+
+    first: int
+    last: int
+    ratio: float
+    counts: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """The outcome: the change is in the places after `before`, up to `after`.
 
     `total` is the change from GOOD to BAD; `step` that from `before` to `after` in fresh rounds,
-    None if these were not measured.
+    None if these were not measured.  `parts` are that from `before` to `after` and those around it,
+    as far as their ends were launched with GOOD or BAD.
     """
 
     outcome: Outcome
@@ -98,6 +112,26 @@ class Answer:
     after: int
     total: Change
     step: Change | None = None
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def searched(self) -> Part | None:
+        """The part from `before` to `after`."""
+        return next((part for part in self.parts if part.first == self.before), None)
+
+    @property
+    def others(self) -> list[Part]:
+        """The parts around it."""
+        return [part for part in self.parts if part != self.searched]
+
+
+class Like(StrEnum):
+    """What the time of a place is like."""
+
+    FIRST = "first"
+    SECOND = "second"
+    NEITHER = "neither"
+    UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True)
@@ -154,6 +188,11 @@ class History:
         return replace(self, rounds=kept, skipped=frozenset({*self.skipped, place}))
 
 
+def expected_stages(count: int) -> dict[Kind, int]:
+    """Return how many comparisons of the ends, probes and pairs a search of exact times needs."""
+    return {Kind.ENDS: 1, Kind.PROBE: math.ceil(math.log2(max(1, count))), Kind.PAIR: 1}
+
+
 def next_step(history: History) -> Ask | Answer:
     """Return the round to measure next, or the answer."""
     ends = (0, history.count)
@@ -166,14 +205,42 @@ def next_step(history: History) -> Ask | Answer:
     if first.verdict not in _CHANGED:
         return Answer(Outcome.UNDECIDED, *ends, total)
     search = _narrowed(history)
-    return search.next_step(total) if search else Answer(Outcome.SPREAD, *ends, total)
+    step = search.next_step(total)
+    return replace(step, parts=_parts(history, step)) if isinstance(step, Answer) else step
+
+
+def like(history: History, place: int, ends: tuple[int, int]) -> Like:
+    """Return which of two places a probed place is like, by all rounds so far."""
+    own = _Search(history, _levels(history), *ends).like(place)
+    odds = math.exp(own.first), math.exp(own.second)
+    share = (1 - own.unlike) / math.fsum(odds)
+    likely = {Like.NEITHER: own.unlike, Like.FIRST: share * odds[0], Like.SECOND: share * odds[1]}
+    best = max(likely, key=likely.__getitem__)
+    return best if likely[best] > _CERTAIN else Like.UNCLEAR
 
 
 def likely_places(history: History) -> list[int]:
     """Return the places with which the change probably came, together 95 %; none if unknown."""
     compared = _compared(history, Kind.ENDS, (0, history.count)).verdict in _CHANGED
     search = _narrowed(history) if compared else None
-    return sorted(search.likely) if search and search.likely else []
+    return [] if search is None or search.spread else sorted(search.likely)
+
+
+def _parts(history: History, answer: Answer) -> tuple[Part, ...]:
+    levels = _levels(history)
+    cuts = sorted({0, answer.before, answer.after, history.count})
+    changes = {
+        pair: levels.apart(*pair)[0] for pair in itertools.pairwise(cuts) if {*pair} <= {*levels.at}
+    }
+    return tuple(
+        Part(*pair, math.expm1(change), abs(change) >= history.least)
+        for pair, change in changes.items()
+    )
+
+
+def _levels(history: History) -> Levels:
+    """Return the levels of the places that were launched with others than their neighbors."""
+    return levels_of([one.times for one in history.rounds if one.kind != Kind.PAIR])
 
 
 @dataclass(frozen=True)
@@ -227,13 +294,13 @@ class _Place:
     unlike: float
 
 
-def _narrowed(history: History) -> _Search | None:
-    """Return the search between two places that differ; None if no neighbors differ enough.
+def _narrowed(history: History) -> _Search:
+    """Return the search between two places that differ; it is spread if no neighbors differ enough.
 
     That is between GOOD and BAD, unless a place is unlike both: then the change has several steps,
     and the first part of the history whose ends differ enough is searched.
     """
-    levels = levels_of([one.times for one in history.rounds if one.kind != Kind.PAIR])
+    levels = _levels(history)
     search = _Search(history, levels, 0, history.count)
     while unlike := search.unlike:
         cuts = [search.first, *unlike, search.last]
@@ -243,23 +310,27 @@ def _narrowed(history: History) -> _Search | None:
             if abs(levels.apart(one, other)[0]) >= history.least
         )
         if (part := next(parts, None)) is None:
-            return None
+            return replace(search, spread=True)
         search = _Search(history, levels, *part)
     return search
 
 
 @dataclass(frozen=True)
 class _Search:
-    """A search for one step between two places that differ."""
+    """A search for one step between two places that differ.
+
+    If it is `spread`, there are several, each too small to count.
+    """
 
     history: History
     levels: Levels
     first: int
     last: int
+    spread: bool = False
 
     def next_step(self, total: Change) -> Ask | Answer:
         """Return the round to measure next, or the answer."""
-        probability = self._probability
+        probability = {} if self.spread else self._probability
         if not probability:
             return Answer(Outcome.SPREAD, self.first, self.last, total)
         best = max(probability, key=probability.__getitem__)
@@ -305,9 +376,10 @@ class _Search:
     @cached_property
     def _measured(self) -> dict[int, _Place]:
         """What the measured places between the ends are like."""
-        return {place: self._like(place) for place in self._inside if place in self.levels.at}
+        return {place: self.like(place) for place in self._inside if place in self.levels.at}
 
-    def _like(self, place: int) -> _Place:
+    def like(self, place: int) -> _Place:
+        """Return what a measured place is like."""
         gap, _ = self.levels.apart(self.first, self.last)
         from_first, one = self.levels.apart(self.first, place)
         from_last, other = self.levels.apart(self.last, place)

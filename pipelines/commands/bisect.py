@@ -191,8 +191,7 @@ def _advice(directory: Path) -> str:
 
 def _found(line: Line, source: Source, directory: Path, given: dict[str, Any]) -> Any:
     """Search, and return what was found, with the explanation of the change."""
-    import math
-
+    from perfpipe.analysis.gate.bisect import expected_stages
     from perfpipe.analysis.gate.limits import limits_of
     from perfpipe.pipelines.console import progress
     from perfpipe.pipelines.gate.arms import arm_of
@@ -201,7 +200,7 @@ def _found(line: Line, source: Source, directory: Path, given: dict[str, Any]) -
 
     store = resolve_store(given["store_path"])
     limits = limits_of(calibration_for(arm_of("program", source, []), store))
-    stages = math.ceil(math.log2(max(1, len(line.names) - 1))) + 2
+    stages = sum(expected_stages(len(line.names) - 1).values())
     with progress(f"bisect {source.workload().name}", stages) as steps:
         bisection = Bisection(line, store, directory, steps, rounds=given["rounds"], limits=limits)
         found = bisection.find()

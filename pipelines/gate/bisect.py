@@ -15,8 +15,11 @@ from perfpipe.analysis.gate.bisect import (
     Ask,
     History,
     Kind,
+    Like,
     Outcome,
     Round,
+    expected_stages,
+    like,
     likely_places,
     next_step,
 )
@@ -88,6 +91,8 @@ class Bisection:
         self._sides: dict[int, Measuring] = {}
         self._results: dict[str, TaskResult] = {}
         self._record = BisectRecord()
+        self._said = ""
+        self._expected = expected_stages(len(line.names) - 1)
 
     @property
     def measured(self) -> int:
@@ -269,19 +274,38 @@ class Bisection:
         return history
 
     def _report(self, asked: Ask, history: History) -> None:
-        """Say what the latest rounds found."""
-        left = likely_places(history)
-        label = self.line.label(asked.places[-1])
-        if asked.kind == Kind.PROBE and left:
-            probed = [place for place, _ in history.probes]
-            again = probed.count(asked.places[-1]) > 1
-            noun = counted(len(left), f"likely {self.line.noun}")
-            show = self.progress.note if again else self.progress.step
-            show(f"probe {len(probed)}: {label}: {noun} left")
-        elif asked.kind == Kind.ENDS:
-            self.progress.step("GOOD and BAD are compared")
+        """Say what the latest rounds found, unless that was the latest line."""
+        place = asked.places[-1]
+        if asked.kind == Kind.ENDS:
+            text = "GOOD and BAD are compared"
+        elif asked.kind == Kind.PAIR:
+            text = f"compared {self.line.label(place)} with the {self.line.noun} before it"
         else:
-            self.progress.step(f"compared the neighbors around {label}")
+            left = likely_places(history)
+            noun = counted(len(left), f"likely {self.line.noun}")
+            text = f"{self._likeness(asked, history)}" + (f"; {noun} left" if left else "")
+        if text == self._said:
+            return
+        self._said = text
+        # A search may need more probes and pairs than exact times would.
+        expected = self._expected.get(asked.kind, 0)
+        self._expected[asked.kind] = expected - 1
+        (self.progress.step if expected > 0 else self.progress.note)(text)
+
+    def _likeness(self, asked: Ask, history: History) -> str:
+        """Return in words which of the two others in its rounds a probed place is like."""
+        first, last, place = asked.places
+        one, other = (self._end(at) for at in (first, last))
+        words = {
+            Like.FIRST: f"is like {one}",
+            Like.SECOND: f"is like {other}",
+            Like.NEITHER: f"is unlike {one} and {other}",
+            Like.UNCLEAR: f"may be like {one} or {other}",
+        }
+        return f"{self.line.label(place)} {words[like(history, place, (first, last))]}"
+
+    def _end(self, place: int) -> str:
+        return {0: "GOOD", len(self.line.names) - 1: "BAD"}.get(place) or self.line.label(place)
 
 
 def explained(bisection: Bisection, found: Found, *, profiles: bool) -> Comparison | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from perfpipe.analysis.gate.bisect import Outcome
+from perfpipe.analysis.gate.bisect import Outcome, Part
 from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.judging import Change
 from perfpipe.pipelines.gate.bisect import Found
@@ -20,14 +20,14 @@ _SHOWN = 5
 def headline(found: Found, line: Line) -> str:
     """Return the answer as a sentence."""
     answer = found.answer
-    total = f"BAD is {_told(answer.total)} against GOOD"
+    total = f"BAD is {_against(answer.total, 'GOOD')}"
     before, after = (line.label(place) for place in (answer.before, answer.after))
     match answer.outcome:
         case Outcome.FOUND:
-            return f"The time changed with {line.noun} {after}: {_step(found)}"
+            return f"{after} made the program {_step(found)}"
         case Outcome.RANGE:
             return (
-                f"The time changed after {before}, at the latest with {after}: {_step(found)}; "
+                f"The program became {_step(found)} after {before}, at the latest with {after}; "
                 f"{counted(answer.after - answer.before - 1, line.noun)} between them could not be "
                 "measured"
             )
@@ -50,13 +50,13 @@ def notes(found: Found, line: Line) -> Iterator[str]:
     """Yield further sentences: the whole change, what is left to search, what was skipped."""
     answer, step = found.answer, found.answer.step
     if answer.outcome in (Outcome.FOUND, Outcome.RANGE):
-        yield f"From GOOD to BAD the time changed by {_told(answer.total)}."
-        if step and _apart(step, answer.total):
-            last = len(line.names) - 1
-            parts = [(0, answer.before), (answer.after, last)]
-            spans = " or ".join(line.span(*part) for part in parts if part[0] < part[1])
-            if spans:
-                yield f"Other {line.noun}s changed it too; to search them: {spans}."
+        yield f"BAD is {_against(answer.total, 'GOOD')}."
+        spans = [_span(line, part) for part in answer.others if part.counts]
+        if spans and step and _apart(step, answer.total):
+            yield f"Other {line.noun}s changed it too; to search them: {' or '.join(spans)}."
+    if answer.outcome == Outcome.SPREAD and answer.searched and answer.others:
+        rest = " and ".join(_span(line, part) for part in answer.others)
+        yield f"Searched: {_span(line, answer.searched)}. Not searched: {rest}."
     skipped = found.skipped.items()
     for place, why in [*skipped][:_SHOWN]:
         yield f"Skipped {line.label(place)}: {why}"
@@ -67,6 +67,11 @@ def notes(found: Found, line: Line) -> Iterator[str]:
         f"{probes}, {launches} ({found.measured} of them measured); changes below "
         f"{found.limit_pct:.3g} % are treated as noise."
     )
+
+
+def _span(line: Line, part: Part) -> str:
+    """Return the options that search a part, with its change."""
+    return f"{line.span(part.first, part.last)} ({100 * part.ratio:+.1f} %)"
 
 
 def as_data(found: Found, line: Line, why: Explanation | None) -> dict[str, Any]:
@@ -97,14 +102,24 @@ def _place(line: Line, place: int) -> dict[str, Any]:
 
 def _step(found: Found) -> str:
     step = found.answer.step
-    return "unknown" if step is None else _told(step)
+    return "slower or faster" if step is None else f"{_how(step)}{_interval(step)}"
 
 
-def _told(change: Change) -> str:
+def _against(change: Change, other: str) -> str:
+    same = f"{abs(100 * change.ratio):.1f}" == "0.0"
+    how = f"as fast as {other}" if same else f"{_how(change)} than {other}"
+    return f"{how}{_interval(change)}"
+
+
+def _how(change: Change) -> str:
+    """Return a change of a time in words; the percentage is that of the time."""
+    return f"{abs(100 * change.ratio):.1f} % {'faster' if change.ratio < 0 else 'slower'}"
+
+
+def _interval(change: Change) -> str:
     if change.low is None or change.high is None:
-        return f"{100 * change.ratio:+.1f} %"
-    interval = f"{100 * change.low:+.1f} to {100 * change.high:+.1f} %"
-    return f"{100 * change.ratio:+.1f} % ({interval})"
+        return ""
+    return f" ({100 * change.low:+.1f} to {100 * change.high:+.1f} %)"
 
 
 def _percent(change: Change) -> dict[str, float | None]:
