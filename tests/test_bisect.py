@@ -347,6 +347,7 @@ def test_what_cannot_be_bisected(history: Callable[..., list[str]], cli: Cli) ->
     here = Path.cwd()
     git(here, "checkout", "-b", "side", "good")
     committed(here, "on the side")
+    git(here, "branch", "beside", "bad")
     git(here, "checkout", "main")
     committed(here, "on main")
     git(here, "merge", "--no-ff", "side", "-m", "merged")
@@ -354,7 +355,10 @@ def test_what_cannot_be_bisected(history: Callable[..., list[str]], cli: Cli) ->
         (("--git", "good"), "expected two commits, A..B"),
         (("--git", "good..nowhere"), "nowhere is not a commit in this repository"),
         (("--git", "good..good"), "both names are the same commit"),
-        (("--git", "bad..good"), "bad is not an ancestor of good; their common ancestor is"),
+        (("--git", "bad...bad"), "both names are the same commit"),
+        (("--git", "bad..good"), "--git bad..good: good is older than bad: swap them"),
+        (("--git", "bad...good"), "the common ancestor of bad and good is good itself"),
+        (("--git", "side..beside"), "side is not an ancestor of beside; their common ancestor is"),
         (("--git", "side..main"), "side is not on the line of first parents of main"),
         (("--git", "good..bad", "--package", "a==1..2"), "give either --git GOOD..BAD or"),
         ((), "give either --git GOOD..BAD or"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,10 +54,12 @@ def first_parents(directory: Path, span: str) -> list[str]:
     Raises InputError if GOOD is not among the first parents of BAD.
     """
     good, bad = two_commits(directory, span)
+    first, dots, last = (own.strip() for own in re.split(r"(\.{2,3})", span, maxsplit=1))
     if good == bad:
-        raise InputError(f"--git {span}: both names are the same commit")
-    first, _, last = (part.strip(".") for part in span.partition(".."))
+        raise InputError(f"--git {span}: {_why_same(directory, bad, first, dots, last)}")
     if not succeeds(directory, "merge-base", "--is-ancestor", good, bad):
+        if succeeds(directory, "merge-base", "--is-ancestor", bad, good):
+            raise InputError(f"--git {span}: {last} is older than {first}: swap them")
         raise InputError(
             f"--git {span}: {first} is not an ancestor of {last}"
             + (part_of(directory) or _base_hint(directory, good, bad))
@@ -68,6 +71,15 @@ def first_parents(directory: Path, span: str) -> list[str]:
             f"first commit of this line without it is {found[0][:_SHORT]}~1"
         )
     return [good, *found]
+
+
+def _why_same(directory: Path, bad: str, first: str, dots: str, last: str) -> str:
+    """Return why a span has no commits: with three dots it begins at the common ancestor."""
+    if dots == ".." or git(directory, "rev-parse", f"{first}^{{commit}}") == bad:
+        return "both names are the same commit"
+    return (
+        f"the common ancestor of {first} and {last} is {last} itself, so {last} is older: swap them"
+    )
 
 
 def _base_hint(directory: Path, good: str, bad: str) -> str:
