@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from conftest import ROOT, Cli
 from histories import committed, git
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines import tools
 from perfpipe.pipelines.gate.first_parents import first_parents
 from perfpipe.pipelines.gate.versions import wanted
 from perfpipe.store import Store
@@ -406,6 +407,40 @@ def test_a_profile_of_both_neighbors_explains(
     why = found["why"]
     assert "launch gap" in why["text"]
     assert "CUDA graphs 100 % of the kernels -> 0 % of the kernels" in why["text"]
+
+
+@pytest.fixture
+def no_profiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine without nsys and ncu."""
+    monkeypatch.setattr(tools, "_candidates", lambda _: [])
+    tools.find_tool.cache_clear()
+    yield
+    tools.find_tool.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ((), "because both sides need a timeline (--explain records one)."),
+        (("--explain",), "because there is no profiler on this machine."),
+    ],
+)
+@pytest.mark.parametrize("command", ["bisect", "ab"])
+def test_why_there_is_no_timeline(
+    command: str,
+    options: tuple[str, ...],
+    why: str,
+    history: Callable[..., list[str]],
+    cli: Cli,
+    no_profiler: None,
+) -> None:
+    history(["10", "12"])
+    words = ("--rounds", "5", "--git", "good..bad", *options, *RUN)
+    assert cli(command, *words) == (0 if command == "bisect" else 3), cli.err
+    both = " ".join((cli.out + cli.err).split())
+    assert both.count(f"Where the time went is unknown, {why}") == 1, both
+    assert both.count("profiler on this machine") == len(options)
+    assert both.count("--explain") == 1 - len(options)
 
 
 @pytest.fixture(scope="module")

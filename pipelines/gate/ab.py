@@ -32,6 +32,10 @@ from perfpipe.pipelines.tools import find_tool_on
 from perfpipe.pipelines.workload import CollectNsys, Workload
 from perfpipe.store import Store
 
+#: Why there is no timeline: without --explain, and with it.
+NOT_PROFILED = "both sides need a timeline (--explain records one)"
+_NO_PROFILER = "there is no profiler on this machine"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -189,7 +193,7 @@ def _decided(
         rounds=rule.last_level,
     )
     runs = (tuple(sides[0].runs), tuple(sides[1].runs))
-    comparison = compare(before, after, limits=limits)
+    comparison = compare(before, after, limits=limits, no_timeline=NOT_PROFILED)
     return Outcome(decision, comparison, len(rounds[0]), runs, limits)
 
 
@@ -204,7 +208,8 @@ def with_profiles(outcome: Outcome, arms: tuple[Arm, Arm], store: Store, say: Sa
         [*runs, *([run] if run else [])] for runs, run in zip(outcome.runs, profiled, strict=True)
     ]
     before, after = named(store, *names)
-    comparison = compare(before.side, after.side, limits=outcome.limits)
+    missing = "the profiles have no timeline" if any(profiled) else _NO_PROFILER
+    comparison = compare(before.side, after.side, limits=outcome.limits, no_timeline=missing)
     return replace(outcome, comparison=comparison, reports=(before.reports, after.reports))
 
 
@@ -214,7 +219,6 @@ def _profiled(arm: Arm, store: Store, say: Say) -> str | None:
     with Launcher(workload.execution, directory_of(workload, arm.path)) as launcher:
         collector = _collector(workload, launcher)
         if collector is None:
-            say("no profiler on this machine, so where the time went is unknown")
             return None
         plan = Plan(workload, arm.path, arm.tasks, collector)
         run = Run.new(store, workload.name, arm.path.name, collector, words=arm.words)

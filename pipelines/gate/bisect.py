@@ -327,7 +327,7 @@ def explained(bisection: Bisection, found: Found, *, profiles: bool) -> Comparis
             zip((answer.before, answer.after), found.runs, strict=True)
         )
     )
-    comparison = compare(before, after, limits=found.limits)
+    comparison = compare(before, after, limits=found.limits, no_timeline=ab.NOT_PROFILED)
     if not profiles:
         return comparison
     arms = bisection.line.arm(answer.before), bisection.line.arm(answer.after)

@@ -44,6 +44,9 @@ KERNEL = "kernel"
 #: Most items of a kind in a sentence, rows of a short table, kernels with their counters.
 _NAMED, _BRIEF, _COUNTED = 3, 4, 3
 
+#: Why it is unknown where the time went, if a side has no timeline.
+NO_TIMELINE = "both sides need a timeline ('perfpipe run' or 'perfpipe ab --explain' records one)"
+
 #: Kinds of settings whose names are ambiguous without the kind.
 _AMBIGUOUS = (PARAMETER, ARM, WORK, ENVIRONMENT, PACKAGE, COMPILED, GIT)
 
@@ -88,11 +91,12 @@ def _rounded(value: Value) -> Value:
     return round(value, 1) if isinstance(value, float) else value
 
 
-def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
+def explain(pairs: Pairs, before: Side, after: Side, no_timeline: str = NO_TIMELINE) -> Explanation:
     """Explain the largest change in the time of a step, else of the capture.
 
     Settings that the user changed come first: the rest may follow from them.  A share is given if
-    the time changed by more than the threshold of comparisons.
+    the time changed by more than the threshold of comparisons.  `no_timeline` says why a side may
+    have no timeline, or which option records one.
     """
     before, after = matched(before, after)
     step = _subject(pairs)
@@ -121,11 +125,13 @@ def explain(pairs: Pairs, before: Side, after: Side) -> Explanation:
             for row in found
         ),
     )
-    nothing = _nothing_alike(pairs, before, after)
+    unknown = _nothing_alike(pairs, before, after) or (
+        f"Where the time went is unknown, because {no_timeline}" if _changed(pairs) else ""
+    )
     sentences = (
         *_of_settings("Settings that were changed on purpose", given),
         *_causes(pairs),
-        *_of_time(step, parts, share, nothing=nothing, changed=_changed(pairs)),
+        *_of_time(step, parts, share, unknown),
         *_of_kernels(kernels, names, share, _hidden(before, after, step)),
         *_same_settings(given, differ),
         *_of_settings("Other differences" if given else "Differences", differ),
@@ -261,21 +267,11 @@ def _measured(side: Side) -> str:
 
 
 def _of_time(
-    step: Compared | None,
-    parts: Sequence[Compared],
-    share: Share,
-    *,
-    nothing: str,
-    changed: bool,
+    step: Compared | None, parts: Sequence[Compared], share: Share, unknown: str
 ) -> Iterator[str]:
     if step is None:
-        if nothing:
-            yield nothing
-        elif changed:
-            yield (
-                "Where the time went is unknown, because both sides need a timeline "
-                "('perfpipe run' or 'perfpipe ab --explain' records one)"
-            )
+        if unknown:
+            yield unknown
         return
     what = {STEP: "a step", CAPTURE: "the capture"}.get(step.key.part, "all profiled kernels")
     if not share:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfpipe.analysis.gate.compare.comparison import Compared, Pairs, pairs_of
-from perfpipe.analysis.gate.compare.explain import Explanation, explain
+from perfpipe.analysis.gate.compare.explain import NO_TIMELINE, Explanation, explain
 from perfpipe.analysis.gate.judging import ONE_RUN
 from perfpipe.analysis.gate.limits import USUAL, Limits, told
 from perfpipe.analysis.gate.sides import (
@@ -142,12 +142,20 @@ class Comparison:
 
 
 def compare(
-    before: Side, after: Side, *, allow_mixed: bool = False, limits: Limits = USUAL
+    before: Side,
+    after: Side,
+    *,
+    allow_mixed: bool = False,
+    limits: Limits = USUAL,
+    no_timeline: str = NO_TIMELINE,
 ) -> Comparison:
-    """Compare two sides: why it changed, steps with their parts, kernels by profiler."""
+    """Compare two sides: why it changed, steps with their parts, kernels by profiler.
+
+    `no_timeline` says why a side may have no timeline.
+    """
     source = Source("comparison", before.names + after.names)
     pairs = pairs_of(before, after, allow_mixed=allow_mixed, limits=limits)
-    why = explain(pairs, before, after)
+    why = explain(pairs, before, after, no_timeline)
     tables = [*why.tables(source)]
     for title, doc, own, columns in (
         (
