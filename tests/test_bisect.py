@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Cli
 from histories import committed, git
+from kills import heed_signals
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines import tools
@@ -296,7 +297,9 @@ def test_the_same_command_continues(
     runs = tmp_path / "store" / "runs"
     runs.mkdir(parents=True)
     env = {**os.environ, "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
-    first = subprocess.run(start, env=env, capture_output=True, text=True, check=False)
+    first = subprocess.run(
+        start, env=env, capture_output=True, text=True, check=False, preexec_fn=heed_signals
+    )
     assert first.returncode == 128 + signal.SIGINT, first.stderr
     assert first.stderr.endswith("perfpipe: interrupted; the same command continues from here\n")
     assert len(git(Path.cwd(), "worktree", "list").splitlines()) == 1
@@ -331,7 +334,9 @@ def test_an_interruption_at_the_end_keeps_answer_and_launches(
     words = [sys.executable, "-m", "perfpipe", "bisect", *FEW, "--git", "good..bad", *RUN]
     start = ["sh", "-c", 'export PARENT=$$; exec "$@"', "sh", *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tools}:{os.environ['PATH']}"}
-    first = subprocess.run(start, env=env, capture_output=True, text=True, check=False)
+    first = subprocess.run(
+        start, env=env, capture_output=True, text=True, check=False, preexec_fn=heed_signals
+    )
     assert first.returncode == 128 + signal.SIGINT, first.stderr
     assert first.stderr.endswith("perfpipe: interrupted; the same command continues from here\n")
     assert "(change 1)" in first.stdout, "the answer is printed before the work trees are removed"
