@@ -146,11 +146,11 @@ def test_kernels_that_are_new_gone_or_launched_otherwise() -> None:
 def test_shares_of_the_parts_add_up(before: list[float], data: st.DataObject) -> None:
     after = data.draw(st.lists(st.floats(0.1, 10), min_size=len(before), max_size=len(before)))
     keys = [_part(f"part{at}") for at in range(len(before))]
-    sides = [
+    one, other = (
         a_side(name, {_part(STEP): sum(own), **dict(zip(keys, own, strict=True))})
         for name, own in (("A", before), ("B", after))
-    ]
-    found = explain(pairs_of(*sides), *sides)
+    )
+    found = explain(pairs_of(one, other), one, other)
     change = sum(after) - sum(before)
     shares = [row.share_pct for row in found.rows if row.kind == "time"]
     if abs(change) > 0.021 * sum(before):
