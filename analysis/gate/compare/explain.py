@@ -91,7 +91,9 @@ def _rounded(value: Value) -> Value:
     return round(value, 1) if isinstance(value, float) else value
 
 
-def explain(pairs: Pairs, before: Side, after: Side, no_timeline: str = NO_TIMELINE) -> Explanation:
+def explain(
+    pairs: Pairs, before: Side, after: Side, *, no_timeline: str = NO_TIMELINE
+) -> Explanation:
     """Explain the largest change in the time of a step, else of the capture.
 
     Settings that the user changed come first: the rest may follow from them.  A share is given if

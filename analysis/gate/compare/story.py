@@ -155,7 +155,7 @@ def compare(
     """
     source = Source("comparison", before.names + after.names)
     pairs = pairs_of(before, after, allow_mixed=allow_mixed, limits=limits)
-    why = explain(pairs, before, after, no_timeline)
+    why = explain(pairs, before, after, no_timeline=no_timeline)
     tables = [*why.tables(source)]
     for title, doc, own, columns in (
         (
