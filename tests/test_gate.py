@@ -22,7 +22,7 @@ from perfpipe.analysis.gate.compare.explain import Explanation
 from perfpipe.analysis.gate.decision import Action, Verdict, decide, headline, primary
 from perfpipe.analysis.gate.sides import CAPTURE, ITERATION, KERNEL, STEP, WALL, Key, Measured, Side
 from perfpipe.errors import InputError
-from perfpipe.pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics
+from perfpipe.pipelines.gate.outputs import MARKER, bencher, comment, junit, openmetrics, table_note
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
 
@@ -180,6 +180,15 @@ def test_what_other_tools_read() -> None:
     note = comment(found, Explanation("It `is`.", (Difference("time", "launch_gap", "1", "2"),)))
     assert note.startswith(f'{MARKER}\n**perfpipe: Regressed: a="x"\\|y: +10.0 %')
     assert note.count("\n| ") == 6
+    means = (
+        "Before and after are medians over the runs; the change is the ratio of the geometric means"
+    )
+    assert f"\n\n{means}.\n" in note
+    (pair,) = found.endpoints
+    assert pair.change is not None
+    ranked = replace(pair, change=pair.change._replace(outliers=True))
+    assert table_note(replace(found, endpoints=(ranked,))).endswith("the median ratio of runs.")
+    assert table_note(replace(found, endpoints=(replace(pair, change=None),))) == ""
     assert "**Why it changed:** It \\`is\\`." in note
     assert "| launch\\_gap | time | 1 | 2 |" in note
 

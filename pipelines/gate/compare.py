@@ -197,6 +197,8 @@ def _print(decision: Decision, why: Explanation) -> None:
         console.print(f"{decision.basis}.", markup=False)
         console.print()
         _print_table(console, texts.TITLES, texts.rows(decision))
+        if note := texts.table_note(decision):
+            console.print(note, markup=False)
     print_why(why)
 
 

@@ -176,6 +176,8 @@ def comment(decision: Decision, why: Explanation) -> str:
     """Return a comment for a pull request: the decision with its table and the explanation."""
     lines = [MARKER, f"**perfpipe: {_escaped(headline(decision))}**", ""]
     lines += _markdown(TITLES, [*rows(decision)])
+    if note := table_note(decision):
+        lines += ["", note]
     if decision.endpoints:
         lines += ["", f"{_escaped(decision.basis)}."]
     for note in decision.sentences:
@@ -236,6 +238,18 @@ def rows(decision: Decision) -> Iterator[tuple[str, ...]]:
             " and ".join(str(count) for count in data["runs"]),
             str(pair.verdict),
         )
+
+
+def table_note(decision: Decision) -> str:
+    """Return a sentence on what the columns of `rows` are; empty without a change."""
+    changes = [pair.change for pair in (*decision.tested, *decision.others) if pair.change]
+    if not changes:
+        return ""
+    ranks = "; with outliers, it is the median ratio of runs"
+    return (
+        "Before and after are medians over the runs; the change is the ratio of the geometric means"
+        f"{ranks if any(change.outliers for change in changes) else ''}."
+    )
 
 
 def _format(value: float | None, pair: Compared) -> str:
