@@ -74,6 +74,11 @@ class BatchRun:
         object.__setattr__(self, "words", self.words and hide_words(self.words))
 
     @property
+    def measures(self) -> bool:
+        """Whether its programs are launched, instead of reading recordings or reports."""
+        return self.collector not in ("replay", "ingest")
+
+    @property
     def workload_file(self) -> str:
         """The name of its workload file, as in the run record; empty without a file."""
         return "" if self.words is not None else Path(self.file).name
@@ -184,8 +189,8 @@ class Batch:
 
     @property
     def measures(self) -> bool:
-        """Whether programs are launched, instead of reading recordings or reports."""
-        return any(run.collector not in ("replay", "ingest") for run in self.runs)
+        """Whether programs of any run are launched."""
+        return any(run.measures for run in self.runs)
 
 
 class Usage(NamedTuple):

@@ -327,6 +327,11 @@ class TaskResult:
         return self.status == "done"
 
     @property
+    def prints_times(self) -> bool:
+        """Whether its times are those that the program printed."""
+        return bool(self.times_ms) and self.timing_method != OBSERVED
+
+    @property
     @derived("DOUBLE", "median time per iteration without a profiler, ms")
     def median_ms(self) -> float | None:
         """Median time, ms; None if it was not timed."""

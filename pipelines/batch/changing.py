@@ -88,7 +88,7 @@ def _changed(
                 update["timeout"] = now.timeout
         kept = Slurm.model_validate({name: getattr(own, name) for name in _DERIVED})
         slurm = merged(slurm_options(now.slurm if now else None, given), kept)
-    if run.collector in ("replay", "ingest"):
+    if not run.measures:
         slurm = merged(slurm, Slurm(gpus=0, gpu_type=None))
     if timeout is not None:
         update["timeout"] = timeout

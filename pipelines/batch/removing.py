@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 
-from perfpipe.errors import InputError, TaskFailed
+from perfpipe.errors import InputError
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.resuming import adopt_orphans
 from perfpipe.pipelines.batch.state import BatchState, state_of
@@ -39,11 +39,9 @@ def remove(directory: BatchDirectory, cluster: Cluster) -> None:
 
 
 def _require_ended(directory: BatchDirectory, state: BatchState) -> None:
-    if state.unasked is not None:
-        raise TaskFailed(f"cannot find out which tasks still run: {state.unasked}")
+    state.require_answer()
     running = sum(task.state.in_flight for task in state.tasks)
-    collects = state.collector is not None and not state.collector.state.final
-    if running or collects:
+    if running or state.collecting:
         what = counted(running, "task") if running else "the collector"
         raise InputError(
             f"{directory.batch.batch_id}: {what} may still run; 'perfpipe batch cancel "

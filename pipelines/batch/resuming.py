@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfpipe.batchrecord import Stage, State, TaskState
-from perfpipe.errors import InputError, TaskFailed
+from perfpipe.errors import InputError
 from perfpipe.pipelines.batch.changing import Change, change
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.packing import expected_seconds
@@ -98,12 +98,10 @@ def resume(
     with claimed(directory.path):
         adopt_orphans(directory, cluster)
         state = state_of(directory, cluster)
-        if state.unasked is not None:
-            raise TaskFailed(f"cannot find out which tasks still run: {state.unasked}")
+        state.require_answer()
         again = unfinished(state, only)
-        collects = state.collector is not None and not state.collector.state.final
         outcome = directory.outcome()
-        if not again and (only or collects or (outcome is not None and outcome.ok)):
+        if not again and (only or state.collecting or (outcome is not None and outcome.ok)):
             return Resumed()
         changed = change(directory, flags or Slurm(), timeout)
         jobs = resubmit(directory, cluster, again, "resume", jobs_in_flight(state), changed)

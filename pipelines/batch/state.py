@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from perfpipe.batchrecord import BatchTask, Stage, State, TaskState
-from perfpipe.errors import StoreError
+from perfpipe.errors import StoreError, TaskFailed
 from perfpipe.pipelines.batch.disk import BatchDirectory, Submitted, elements_of
 from perfpipe.pipelines.slurm.client import Answer, Cluster
 from perfpipe.pipelines.slurm.reasons import explained
 from perfpipe.pipelines.slurm.states import JobState
 from perfpipe.pipelines.slurm.states import State as JobIs
-from perfpipe.runrecord import OBSERVED, TIME_LIMIT, TaskResult
+from perfpipe.runrecord import TIME_LIMIT, TaskResult
 
 #: States of a job that ended without a result of its task.
 _ENDED = {
@@ -54,6 +54,16 @@ class BatchState:
         """The number of tasks in each state that occurs, in the order of State."""
         found = Counter(task.state for task in self.tasks)
         return {state: found[state] for state in State if found[state]}
+
+    @property
+    def collecting(self) -> bool:
+        """Whether the last collector has not ended yet."""
+        return self.collector is not None and not self.collector.state.final
+
+    def require_answer(self) -> None:
+        """Raise TaskFailed unless the scheduler said which tasks still run."""
+        if self.unasked is not None:
+            raise TaskFailed(f"cannot find out which tasks still run: {self.unasked}")
 
     @property
     def finished(self) -> bool:
@@ -239,21 +249,17 @@ def _with_silence(
     directory: BatchDirectory, tasks: Sequence[TaskState], results: Mapping[int, TaskResult]
 ) -> Iterator[TaskState]:
     """Yield tasks; one that prints no times has failed if others of its run print some."""
-    measured = {
-        run.run_id for run in directory.batch.runs if run.collector not in ("replay", "ingest")
-    }
+    measured = {run.run_id for run in directory.batch.runs if run.measures}
     done = [own.task for own in tasks if own.state == State.DONE and own.task.run_id in measured]
-    printing = {task.run_id for task in done if _prints(results[task.index])}
+    printing = {task.run_id for task in done if results[task.index].prints_times}
     silent = {
-        task.index for task in done if task.run_id in printing and not _prints(results[task.index])
+        task.index
+        for task in done
+        if task.run_id in printing and not results[task.index].prints_times
     }
     for own in tasks:
         quiet = own.task.index in silent
         yield replace(own, state=State.FAILED, reason=SILENT) if quiet else own
-
-
-def _prints(result: TaskResult) -> bool:
-    return bool(result.times_ms) and result.timing_method != OBSERVED
 
 
 def _failure(result: TaskResult) -> State:

@@ -170,9 +170,7 @@ class _Running:
     @property
     def measured(self) -> bool:
         """Whether its program is launched here."""
-        return (
-            self.run.collector not in (INGEST, "replay") and self.submission.stage == Stage.PROFILE
-        )
+        return self.run.measures and self.submission.stage == Stage.PROFILE
 
     def result(self) -> TaskResult:
         """Return its result; it is not on disk yet."""

@@ -65,8 +65,7 @@ def wait_for(
 
 
 def _abandoned(state: BatchState) -> bool:
-    collects = state.collector is not None and not state.collector.state.final
-    return state.finished and not collects and state.unasked is None
+    return state.finished and not state.collecting and state.unasked is None
 
 
 def _ended(collector: JobState | None) -> str:

@@ -40,7 +40,7 @@ from perfpipe.pipelines.gate.line import Line
 from perfpipe.pipelines.gate.turns import Measuring
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tasks import directory_of
-from perfpipe.runrecord import OBSERVED, TaskResult
+from perfpipe.runrecord import TaskResult
 from perfpipe.scratch import scratch
 from perfpipe.store import Store, storing
 from perfpipe.units import counted
@@ -180,7 +180,7 @@ class Bisection:
 
     def _unlike(self, ask: Ask) -> int | None:
         """Return a place that prints times and the first place does not, or the reverse."""
-        prints = {place: _prints(self._latest(place)) for place in ask.places}
+        prints = {place: self._latest(place).prints_times for place in ask.places}
         return next((at for at, own in prints.items() if own != prints[ask.places[0]]), None)
 
     def _latest(self, place: int) -> TaskResult:
@@ -356,8 +356,3 @@ def _time(result: TaskResult) -> float:
     if timed is None:
         raise TaskFailed(f"{result.label}: no time was measured")
     return timed[1]
-
-
-def _prints(result: TaskResult) -> bool:
-    """Return whether the program printed times."""
-    return bool(result.times_ms) and result.timing_method != OBSERVED
