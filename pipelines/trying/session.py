@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from perfpipe.analysis.gate.order import seeded
 from perfpipe.analysis.trying.pace import LAUNCH
 from perfpipe.errors import InputError, StoreError
 from perfpipe.pipelines.collectors.base import Say
@@ -21,7 +22,7 @@ from perfpipe.pipelines.trying.launching import PLAIN, Launched, Launches, Progr
 from perfpipe.pipelines.trying.levers import Lever, levers, named
 from perfpipe.pipelines.trying.places import Places
 from perfpipe.pipelines.trying.subject import Subject
-from perfpipe.pipelines.trying.trial import Trying, announced, left_out, seeded
+from perfpipe.pipelines.trying.trial import Trying, announced, left_out
 from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.scratch import scratch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -476,8 +475,3 @@ def announced(bench: Bench, chosen: Sequence[Candidate], rounds: int) -> str:
         f"{counted(launches, 'launch')} of about {bench.plain_s:.3g} s, and more for stacks; "
         f"about {seconds / 60:.1f} min"
     )
-
-
-def seeded(seed: int | None) -> int:
-    """Return the seed of the order of launches."""
-    return random.SystemRandom().randrange(1 << 31) if seed is None else seed
