@@ -7,12 +7,18 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from perfpipe.errors import PerfpipeError
-from perfpipe.pipelines.process import run
+from perfpipe.errors import PerfpipeError, ToolMissing
+from perfpipe.pipelines.process import Finished, run
 from perfpipe.provenance import utc
 from perfpipe.ranrecord import Git
 
-#: Time limit for git, s: work trees can be large and file systems slow.
+#: How long git may take for a command, such as the checkout of a large work tree, s.
+GIT_S = 600.0
+
+#: Exit code of env if there is no such program.
+_NOT_FOUND = 127
+
+#: Time limit beside a measurement, s: work trees can be large and file systems slow.
 _PATIENCE_S = 5.0
 
 #: Time limit for reading a history, s: it may have a million commits.
@@ -28,6 +34,14 @@ GIT = (
 )
 
 
+def run_git(where: Path, *words: str, timeout: float = GIT_S) -> Finished:
+    """Run git in a directory; raises ToolMissing without git."""
+    done = run([*GIT, "-C", str(where), *words], timeout=timeout)
+    if done.returncode == _NOT_FOUND:
+        raise ToolMissing("git: no such program")
+    return done
+
+
 def git_facts(directory: Path) -> Git | None:
     """Return what is checked out in a directory; None if git is missing or does not answer.
 
@@ -35,7 +49,7 @@ def git_facts(directory: Path) -> Git | None:
     """
     status = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     try:
-        done = run([*GIT, "-C", str(directory), *status], timeout=_PATIENCE_S)
+        done = run_git(directory, *status, timeout=_PATIENCE_S)
     except PerfpipeError:
         return None
     if not done.ok:
@@ -56,7 +70,7 @@ def _commit_time(directory: Path, commit: str) -> str | None:
     """Return when a commit was made, UTC; None if git does not answer."""
     try:
         words = ("show", "--no-patch", "--format=%ct", commit)
-        done = run([*GIT, "-C", str(directory), *words], timeout=_PATIENCE_S)
+        done = run_git(directory, *words, timeout=_PATIENCE_S)
         seconds = int(done.stdout) if done.ok else None
     except (PerfpipeError, ValueError):
         return None

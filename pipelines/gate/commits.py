@@ -6,10 +6,7 @@ import re
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines.process import run
-
-#: How long git may take for a command, such as the checkout of a large work tree, s.
-_GIT_S = 600.0
+from perfpipe.pipelines.git import run_git
 
 #: Two revisions; the name of a revision contains no two successive dots.
 _SPAN = re.compile(r"(?P<first>[^.].*?)(?P<dots>\.{2,3})(?P<second>[^.].*)")
@@ -30,22 +27,21 @@ def two_commits(where: Path, span: str) -> tuple[str, str]:
 
 def git(where: Path, *words: str) -> str:
     """Return what git prints in a directory; raises InputError if it fails."""
-    done = run(["git", "-C", str(where), *words], timeout=_GIT_S)
+    done = run_git(where, *words)
     if not done.ok:
         raise InputError(f"git {' '.join(words[:2])}: {done.complaint()}")
     return done.stdout.strip()
 
 
 def _commit(where: Path, name: str) -> str:
-    words = ("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
-    done = run(["git", "-C", str(where), *words], timeout=_GIT_S)
+    done = run_git(where, "rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
     if not done.ok:
         raise InputError(f"--git: {name} is not a commit in this repository{part_of(where)}")
     return done.stdout.strip()
 
 
 def _common(where: Path, first: str, second: str) -> str:
-    done = run(["git", "-C", str(where), "merge-base", first, second], timeout=_GIT_S)
+    done = run_git(where, "merge-base", first, second)
     if not done.ok:
         names = f"{first[:9]} and {second[:9]}"
         raise InputError(

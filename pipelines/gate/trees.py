@@ -9,12 +9,12 @@ from pathlib import Path
 
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.gate.commits import git
-from perfpipe.pipelines.git import GIT
+from perfpipe.pipelines.git import run_git
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.scratch import scratch
 
-#: How long git may take to make or remove a work tree, and a build, s.
-_GIT_S, _BUILD_S = 600.0, 7200.0
+#: How long a build may take, s.
+_BUILD_S = 7200.0
 
 #: Submodules may be on this machine, which git refuses unless it is allowed.
 _SUBMODULES = ("-c", "protocol.file.allow=always", "submodule", "update", "--init", "--recursive")
@@ -44,13 +44,13 @@ class Trees:
     def remove(self) -> None:
         """Remove all work trees."""
         for tree in self._folder.iterdir():
-            _run_git(self.root, "worktree", "remove", "--force", "--force", str(tree))
+            run_git(self.root, "worktree", "remove", "--force", "--force", str(tree))
 
     def _check_out(self, tree: Path, commit: str) -> None:
-        added = _run_git(self.root, "worktree", "add", "--detach", str(tree), commit)
+        added = run_git(self.root, "worktree", "add", "--detach", str(tree), commit)
         _check(added, "worktree add")
         if (tree / ".gitmodules").exists():
-            _check(_run_git(tree, *_SUBMODULES), "submodule update")
+            _check(run_git(tree, *_SUBMODULES), "submodule update")
         if self._build is None:
             return
         done = run(shlex.split(self._build), cwd=tree, timeout=_BUILD_S)
@@ -85,7 +85,7 @@ def check_places(root: Path, texts: Iterable[str]) -> None:
     """
     for path in (part for text in texts for part in text.split(":")):
         inside = path.startswith("/") and Path(path).resolve().is_relative_to(root)
-        if inside and _run_git(root, "ls-files", "--", path).stdout:
+        if inside and run_git(root, "ls-files", "--", path).stdout:
             raise InputError(
                 f"{path} is in this checkout, so each commit would use the same file: give a path "
                 "relative to the program's directory"
@@ -94,11 +94,7 @@ def check_places(root: Path, texts: Iterable[str]) -> None:
 
 def succeeds(where: Path, *words: str) -> bool:
     """Return whether a git command exits with 0."""
-    return _run_git(where, *words).ok
-
-
-def _run_git(where: Path, *words: str) -> Finished:
-    return run([*GIT, "-C", str(where), *words], timeout=_GIT_S)
+    return run_git(where, *words).ok
 
 
 def _check(done: Finished, what: str) -> None:
