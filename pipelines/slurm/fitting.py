@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from perfpipe.pipelines.slurm.limits import Limits, Partition
+from perfpipe.pipelines.slurm.limits import Limits, Partition, amount_bytes
 from perfpipe.pipelines.slurm.options import Slurm, clock
 from perfpipe.units import counted, format_bytes
-
-_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def misfit(slurm: Slurm, limits: Limits, *, gpu: bool) -> str | None:
@@ -49,12 +46,6 @@ def _misfits(slurm: Slurm, partition: Partition) -> Iterator[str]:
     if slurm.cpus is not None and 0 < partition.cpus < slurm.cpus:
         has = counted(partition.cpus, "CPU")
         yield f"--cpus {slurm.cpus}: partition {partition.name} has at most {has} per node"
-    if slurm.mem is not None and 0 < partition.memory_mb << 20 < _bytes(slurm.mem):
+    if slurm.mem is not None and 0 < partition.memory_mb << 20 < (amount_bytes(slurm.mem) or 0):
         has = format_bytes(partition.memory_mb << 20)
         yield f"--mem {slurm.mem}: partition {partition.name} has at most {has} per node"
-
-
-def _bytes(text: str) -> int:
-    """Return an amount of memory of an option, such as 64G, in bytes."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)", text)
-    return int(match[1]) << _UNITS.get(match[2], 20) if match else 0

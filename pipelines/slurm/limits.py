@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 
 _GPU = re.compile(r"\bgpu(?::(?P<type>[A-Za-z][^:(,]*))?:(?P<count>\d+)")
-_LIMIT = re.compile(r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+)")
+_CLOCK = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
+
+#: Powers of two of Slurm's units of memory, which are megabytes if none is stated.
+_BITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 
 #: Fields of sinfo -o, in the order in which rows are read.
 SINFO_FIELDS = "%P|%a|%l|%L|%F|%c|%m|%G|%f"
@@ -121,11 +125,23 @@ def time_s(text: str) -> int | None:
     >>> time_s("5:00"), time_s("infinite")
     (300, None)
     """
-    match = _LIMIT.fullmatch(text)
-    if not match:
+    seconds = clock_s(text)
+    return None if seconds is None else int(seconds)
+
+
+def clock_s(text: str) -> float | None:
+    """Return a time of Slurm, such as 1-02:03:04 or 03:04.567, in s; None for none."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         return None
-    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    days, hours, minutes, seconds = match.groups()
+    return ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes)) * 60 + float(seconds)
+
+
+def amount_bytes(text: str) -> float | None:
+    """Return an amount of memory of Slurm, such as 64G, in bytes; None for none."""
+    match = _AMOUNT.fullmatch(text)
+    return None if match is None else float(match[1]) * 2.0 ** _BITS[match[2]]
 
 
 def _number(text: str) -> int | None:

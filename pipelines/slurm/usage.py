@@ -6,14 +6,12 @@ import re
 from collections import defaultdict
 
 from perfpipe.batchrecord import Usage
+from perfpipe.pipelines.slurm.limits import amount_bytes, clock_s
 
 #: Fields of sacct -o, in the order in which rows are read.
 USAGE_FIELDS = ("JobID", "CPUTimeRAW", "TotalCPU", "ReqMem", "MaxRSS", "NNodes", "AllocCPUS",
                 "TRESUsageInAve")  # fmt: skip
 
-_CLOCK = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)([cn]?)")
-_BITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 _GPU = re.compile(r"gres/gpuutil=(\d+(?:\.\d+)?)")
 
 
@@ -38,9 +36,9 @@ def parse_usage(text: str) -> dict[str, Usage]:
 
 def _usage(job: list[str], steps: list[list[str]]) -> Usage:
     _, had_s, total, requested, _, nodes, cpus, _ = job
-    used_s, had = _seconds(total), float(had_s) if had_s.isdigit() else 0.0
+    used_s, had = clock_s(total), float(had_s) if had_s.isdigit() else 0.0
     memory = _bytes(requested, _number(nodes), _number(cpus))
-    resident = [size for row in steps if (size := _bytes(row[4], 1, 1)) is not None]
+    resident = [size for row in steps if (size := _bytes(row[4])) is not None]
     gpus = [float(match[1]) for row in steps if (match := _GPU.search(row[7]))]
     return Usage(
         100 * used_s / had if used_s is not None and had else None,
@@ -49,22 +47,11 @@ def _usage(job: list[str], steps: list[list[str]]) -> Usage:
     )
 
 
-def _seconds(text: str) -> float | None:
-    """Return a time of sacct, such as 1-02:03:04 or 03:04.567, in s."""
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = match.groups()
-    return ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes)) * 60 + float(seconds)
-
-
-def _bytes(text: str, nodes: int, cpus: int) -> float | None:
+def _bytes(text: str, nodes: int = 1, cpus: int = 1) -> float | None:
     """Return an amount of memory; before Slurm 21.08 it is stated by node (n) or by CPU (c)."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        return None
-    times = {"n": nodes, "c": cpus, "": 1}[match[3]]
-    return float(match[1]) * times * 2.0 ** _BITS[match[2]]
+    times = {"n": nodes, "c": cpus}.get(text[-1:], 1)
+    amount = amount_bytes(text.rstrip("nc"))
+    return None if amount is None else times * amount
 
 
 def _number(text: str) -> int:
