@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from perfpipe.analysis.gate import advice
 from perfpipe.analysis.gate.compare.comparison import Compared, Pairs
-from perfpipe.analysis.gate.judging import ALPHA, ONE_RUN
+from perfpipe.analysis.gate.judging import ALPHA, ONE_RUN, ends
 from perfpipe.analysis.gate.limits import told
 from perfpipe.analysis.gate.power import MOST_RUNS, further_runs
 from perfpipe.analysis.gate.sides import ENDPOINTS, ENERGIES
@@ -360,7 +360,7 @@ def _of_several(mean: Compared, known: Sequence[Compared], plan: _Plan) -> _Foun
     bound = _bound(widest, slower=bool(better))
     most = thresholds()["compare.several_factor"] * widest.limit_pct / 100
     if bound > most:
-        may = f"{name_of(widest)} may have changed by {_ends(*(widest.bounds or (0, 0)))}"
+        may = f"{name_of(widest)} may have changed by {ends(*(widest.bounds or (0, 0)))}"
         return _Found(Verdict.INCONCLUSIVE, f"{_told(mean)}, but {may}", _narrower(widest, most))
     if better:
         return _Found(Verdict.IMPROVED, _reason_of_several(better[0], mean, known))
@@ -449,14 +449,10 @@ def _action(verdict: Verdict, confirmed: bool) -> Action:
 def _told(pair: Compared) -> str:
     """Return the change of a pair with its interval."""
     change = pair.change
-    if change is None or change.low is None or change.high is None:
+    if change is None or not change.interval:
         return f"{name_of(pair)}: {pair.verdict}"
     test = ", by ranks because of outliers" if change.outliers else ""
-    return f"{name_of(pair)}: {100 * change.ratio:+.1f} % ({_ends(change.low, change.high)}{test})"
-
-
-def _ends(low: float, high: float) -> str:
-    return f"{100 * low:+.1f} to {100 * high:+.1f} %"
+    return f"{name_of(pair)}: {100 * change.ratio:+.1f} % ({change.interval}{test})"
 
 
 def _reason(verdict: Verdict, worst: Compared, plan: str) -> str:

@@ -48,6 +48,20 @@ class Change(NamedTuple):
     modes: bool = False
     outliers: bool = False
 
+    @property
+    def interval(self) -> str:
+        """The interval as text, in %; empty with one run on a side."""
+        return "" if self.low is None or self.high is None else ends(self.low, self.high)
+
+
+def ends(low: float, high: float) -> str:
+    """Return the ends of an interval of ratios - 1 as text.
+
+    >>> ends(-0.01, 0.025)
+    '-1.0 to +2.5 %'
+    """
+    return f"{100 * low:+.1f} to {100 * high:+.1f} %"
+
 
 class Scatter(NamedTuple):
     """A variance of logarithms of times, and its degrees of freedom."""

@@ -117,9 +117,7 @@ def _how(change: Change) -> str:
 
 
 def _interval(change: Change) -> str:
-    if change.low is None or change.high is None:
-        return ""
-    return f" ({100 * change.low:+.1f} to {100 * change.high:+.1f} %)"
+    return f" ({change.interval})" if change.interval else ""
 
 
 def _percent(change: Change) -> dict[str, float | None]:

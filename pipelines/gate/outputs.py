@@ -99,8 +99,8 @@ def headline_of(pair: Compared) -> str:
     """Return the change of a pair as text."""
     change = pair.change
     told = "" if change is None else f"{100 * change.ratio:+.1f} %"
-    if change is not None and change.low is not None and change.high is not None:
-        told += f" ({100 * change.low:+.1f} to {100 * change.high:+.1f} %)"
+    if change is not None and change.interval:
+        told += f" ({change.interval})"
     return "; ".join(part for part in (f"{pair.verdict} {told}".strip(), pair.note) if part)
 
 

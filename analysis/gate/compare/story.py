@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfpipe.analysis.gate.compare.comparison import Compared, Pairs, pairs_of
 from perfpipe.analysis.gate.compare.explain import NO_TIMELINE, Explanation, explain
-from perfpipe.analysis.gate.judging import ONE_RUN
+from perfpipe.analysis.gate.judging import ONE_RUN, Change
 from perfpipe.analysis.gate.limits import USUAL, Limits, told
 from perfpipe.analysis.gate.sides import (
     CAPTURE,
@@ -328,14 +328,7 @@ def _judged(pair: Compared) -> str:
         return f"unreplicated ({ONE_RUN})"
     if pair.note:
         return f"{pair.verdict} ({pair.note})"
-    return f"{pair.verdict} ({_interval(pair)})"
-
-
-def _interval(pair: Compared) -> str:
-    change = pair.change
-    if change is None or change.low is None or change.high is None:
-        return ""
-    return f"{100 * change.low:+.1f} to {100 * change.high:+.1f} %"
+    return f"{pair.verdict} ({pair.change.interval if pair.change else ''})"
 
 
 def _counted(pairs: Sequence[Compared], what: str) -> str:
@@ -349,8 +342,9 @@ def _counted(pairs: Sequence[Compared], what: str) -> str:
         # Pairs are sorted by change in time, largest first.
         for pair in [pair for pair in pairs if pair.verdict == verdict][:1]:
             name = " ".join(part for part in (pair.key.kernel, pair.key.label) if part)
+            change = pair.change or Change(0)
             text += (
                 f"; largest change among those that {verdict}: {name or 'the only one'}, "
-                f"{100 * (pair.change.ratio if pair.change else 0):+.1f} % ({_interval(pair)})"
+                f"{100 * change.ratio:+.1f} % ({change.interval})"
             )
     return text

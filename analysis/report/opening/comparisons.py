@@ -131,8 +131,8 @@ def _tiles(primary: Compared, parts: Sequence[Compared], source: Source) -> Iter
     change = primary.change
     if change is not None:
         note = primary.note or f"{counted(counts[0], 'run')} before, {counts[1]} after"
-        if change.low is not None and change.high is not None:
-            note = f"95 % CI {100 * change.low:+.1f} to {100 * change.high:+.1f} %"
+        if change.interval:
+            note = f"95 % CI {change.interval}"
         verdict = f"; {primary.verdict}" if primary.verdict else ""
         yield Tile("Change", f"{100 * change.ratio:+.1f} %", f"{note}{verdict}", source)
     for part in parts[:1]:
