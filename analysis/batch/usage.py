@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from perfpipe.analysis.batch.items import Item
+from perfpipe.analysis.known import median
 from perfpipe.batchrecord import Batch, Usage
 from perfpipe.viewmodel import Column, Source, Table, Value
 
@@ -25,12 +25,12 @@ def usage(batch: Batch, items: Sequence[Item]) -> Table:
                 (
                     workload,
                     len(every),
-                    _median(one.cpu_pct for one in every),
+                    median(one.cpu_pct for one in every),
                     max(
                         (one.memory_pct for one in every if one.memory_pct is not None),
                         default=None,
                     ),
-                    _median(one.gpu_pct for one in every),
+                    median(one.gpu_pct for one in every),
                 )
             )
     columns = (
@@ -45,8 +45,3 @@ def usage(batch: Batch, items: Sequence[Item]) -> Table:
     doc = "What the jobs used of what they requested, from Slurm's accounting."
     source = Source("sacct", (batch.batch_id,))
     return Table("Use of requested resources", doc, columns, tuple(rows), len(rows), source)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfpipe.analysis import counters, facts
 from perfpipe.analysis.facts import MACHINE, MODEL, Facts
 from perfpipe.analysis.gate.judging import LONGEST_WITH_STEPS_NS, timer_step
+from perfpipe.analysis.known import median
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.runrecord import GpuState, RunRecord, TaskResult
@@ -253,9 +254,9 @@ def _samples(con: DuckDBPyConnection, reports: Iterable[str]) -> Iterator[tuple[
             median_ns, step_ns, launches, sm_clock_hz, dram_clock_hz
         FROM kernel_times WHERE median_ns > 0 AND {chosen}
     """
-    for report, profiler, *of_kernel, median, total, launches, sm, dram in rows_of(con, sql):
+    for report, profiler, *of_kernel, median_ns, total, launches, sm, dram in rows_of(con, sql):
         key = Key(profiler, "", KERNEL, *of_kernel)
-        yield report, _Sample(key, median, total, launches, _mhz(sm), _mhz(dram))
+        yield report, _Sample(key, median_ns, total, launches, _mhz(sm), _mhz(dram))
 
 
 def _mhz(clock: float | None) -> float | None:
@@ -273,13 +274,8 @@ def _add_run(measured: dict[Key, Measured], samples: Iterable[_Sample]) -> None:
         totals = [sample.total for sample in own if sample.total is not None]
         to.totals += [statistics.fmean(totals)] if totals else []
         to.launches.append(sum(sample.launches for sample in own))
-        to.sm_mhz.append(_median(sample.sm_mhz for sample in own))
-        to.memory_mhz.append(_median(sample.memory_mhz for sample in own))
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+        to.sm_mhz.append(median(sample.sm_mhz for sample in own))
+        to.memory_mhz.append(median(sample.memory_mhz for sample in own))
 
 
 def _timers(

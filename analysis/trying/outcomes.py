@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from perfpipe.analysis.known import median
 from perfpipe.trialrecord import EQUAL_RESULTS, Gained, LeverTrial, StackTrial, Trial, Used
 from perfpipe.units import counted, format_joules
 
@@ -155,14 +155,9 @@ def median_gains(trials: Sequence[Trial]) -> list[LeverGains]:
             name,
             len(every),
             sum(Outcome.of(own).helps for own in every),
-            _median(own.bound_pct for own in every),
-            _median(own.gained.gain_pct for own in every),
+            median(own.bound_pct for own in every),
+            median(own.gained.gain_pct for own in every),
         )
         for name, every in by_name.items()
     ]
     return sorted(made, key=lambda own: (-own.helped, -(own.gain_pct or 0.0), own.name))
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

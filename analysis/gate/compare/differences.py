@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +22,7 @@ from perfpipe.analysis.facts import (
     WORK,
     Facts,
 )
+from perfpipe.analysis.known import median
 from perfpipe.analysis.thresholds import thresholds
 
 #: Longest value that is shown, and the most values of a side.
@@ -127,7 +127,7 @@ def _brief(value: str) -> str:
 def conditions(before: Facts, after: Facts) -> Iterator[Difference]:
     """Yield the conditions that both sides record and that differ enough."""
     for name, values in before.conditions.items():
-        old, new = (_median(own) for own in (values, after.conditions.get(name, ())))
+        old, new = (median(own) for own in (values, after.conditions.get(name, ())))
         if old is None or new is None or not _differs(name, old, new):
             continue
         unit = f" {UNITS[name]}" if name in UNITS else ""
@@ -141,11 +141,6 @@ def _differs(name: str, old: float, new: float) -> bool:
         return abs(new - old) > limits["compare.temperature_c"]
     least = limits["compare.clock_pct" if name in (SM, MEMORY) else "compare.counter_pct"]
     return abs(new - old) > least / 100 * abs(old)
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
 
 
 def counters(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Difference, ...]:

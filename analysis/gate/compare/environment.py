@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
 from perfpipe.analysis.facts import (
@@ -19,6 +18,7 @@ from perfpipe.analysis.facts import (
     UUID,
     Facts,
 )
+from perfpipe.analysis.known import median
 from perfpipe.analysis.thresholds import thresholds
 
 #: Least difference between the shares of the two sides' runs that met a condition.
@@ -83,7 +83,7 @@ def _beside(before: Facts, after: Facts) -> Iterator[str]:
         old, new = (facts.values(MACHINE, name) for facts in (before, after))
         if old and new and not {*old} & {*new}:
             yield f"{what} ({_both(old, new)})"
-    old_c, new_c = (_median(facts, TEMPERATURE) for facts in (before, after))
+    old_c, new_c = (median(facts.conditions.get(TEMPERATURE, ())) for facts in (before, after))
     least = thresholds()["compare.temperature_c"]
     if old_c is not None and new_c is not None and abs(new_c - old_c) > least:
         yield f"different temperatures ({old_c:.0f} °C before, {new_c:.0f} °C after)"
@@ -102,11 +102,6 @@ def _runs_with(facts: Facts, name: str) -> tuple[int, int] | None:
     """Return how many runs met a condition, and the number of runs for which that is known."""
     known = [value for value in facts.conditions.get(name, ()) if value is not None]
     return (sum(value > 0 for value in known), len(known)) if known else None
-
-
-def _median(facts: Facts, name: str) -> float | None:
-    known = [value for value in facts.conditions.get(name, ()) if value is not None]
-    return statistics.median(known) if known else None
 
 
 def _both(before: tuple[str, ...], after: tuple[str, ...]) -> str:
