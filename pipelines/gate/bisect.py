@@ -30,9 +30,7 @@ from perfpipe.analysis.gate.limits import USUAL, Limits
 from perfpipe.analysis.gate.sides import ITERATION, Key, own_time
 from perfpipe.analysis.gate.timed import comparable
 from perfpipe.bisectrecord import BisectRecord, MeasuredRound
-from perfpipe.errors import InputError, PerfpipeError, StoreError, TaskFailed, ToolMissing
-from perfpipe.pipelines.collectors.base import Context
-from perfpipe.pipelines.collectors.timing import Timing
+from perfpipe.errors import InputError, PerfpipeError, StoreError, TaskFailed
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate import ab
 from perfpipe.pipelines.gate.arms import Arm
@@ -41,7 +39,6 @@ from perfpipe.pipelines.gate.turns import Measuring
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tasks import directory_of
 from perfpipe.runrecord import TaskResult
-from perfpipe.scratch import scratch
 from perfpipe.store import Store, storing
 from perfpipe.units import counted
 
@@ -194,38 +191,33 @@ class Bisection:
         self.progress.detail(f"preparing {self.line.label(place)}")
         try:
             arm = self.line.arm(place)
+            _require_one(arm)
             launcher = Launcher(arm.workload.execution, directory_of(arm.workload, arm.path))
             stack.enter_context(launcher)
-            self._warm_up(place, arm, launcher)
-        except ToolMissing as error:
-            return str(error)
+            side = Measuring(arm, launcher, self.store, self.progress.detail)
+            if (why := self._warm_up(place, side)) is not None:
+                return why
         except (StoreError, InputError):
             raise
         except PerfpipeError as error:
             return str(error)
-        self._sides[place] = Measuring(arm, launcher, self.store, self.progress.detail)
+        self._sides[place] = side
         return None
 
-    def _warm_up(self, place: int, arm: Arm, launcher: Launcher) -> None:
-        """Launch a place once, which fills caches; once more if this fails and it ran before."""
+    def _warm_up(self, place: int, side: Measuring) -> str | None:
+        """Launch a place once, which fills caches; returns why it fails.
+
+        It is launched once more if this fails and it ran before.
+        """
         name = self.line.names[place]
         ran = sum(1 for one in self._record.rounds if name in one.runs)
         self._count()
-        try:
-            _first_launch(arm, launcher)
-        except (ToolMissing, StoreError, InputError):
-            raise
-        except PerfpipeError:
-            if not ran:
-                raise
-            self._again(ran, arm, launcher)
-
-    def _again(self, ran: int, arm: Arm, launcher: Launcher) -> None:
+        error = side.warm_up()
+        if error is None or not ran:
+            return error
         self._count()
-        try:
-            _first_launch(arm, launcher)
-        except TaskFailed as error:
-            raise TaskFailed(f"failed in 2 of {ran + 2} launches: {error}") from error
+        error = side.warm_up()
+        return error and f"failed in 2 of {ran + 2} launches: {error}"
 
     def _skip(self, place: int, why: str) -> None:
         label = self.line.label(place)
@@ -337,14 +329,10 @@ def explained(bisection: Bisection, found: Found, *, profiles: bool) -> Comparis
     return ab.with_profiles(outcome, arms, bisection.store, bisection.progress.note).comparison
 
 
-def _first_launch(arm: Arm, launcher: Launcher) -> None:
-    """Launch a program without a run in the store; raises an error if it fails."""
+def _require_one(arm: Arm) -> None:
     if len(arm.tasks) != 1:
         count = counted(len(arm.tasks), "configuration")
         raise InputError(f"{arm.path} has {count}, but a bisection needs one configuration")
-    with scratch() as folder:
-        context = Context(arm.workload, arm.tasks[0], launcher, folder, lambda _: None)
-        Timing(context).launch()
 
 
 def _shuffled(places: tuple[int, ...]) -> list[int]:

@@ -38,10 +38,10 @@ class Measuring:
         self.rounds: list[Round] = []
         self.runs: list[str] = []
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> str | None:
         """Launch every configuration once, without a run in the store.
 
-        A failure ends it: the first round shows whether the program fails again.
+        A failure ends it, and is returned: the first round shows whether the program fails again.
         """
         with scratch() as folder:
             for task in self.tasks:
@@ -49,8 +49,9 @@ class Measuring:
                 into.mkdir()
                 result = self._launched(task, into)
                 if not result.done:
-                    return
+                    return result.error
                 self.first.append(result)
+        return None
 
     def measure(self, turn: int, seed: int | None = None) -> None:
         """Launch every configuration once, and keep the results as a run.
