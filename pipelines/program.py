@@ -73,8 +73,12 @@ class Program:
         """Its working directory."""
         return Path.cwd() / self.cwd
 
-    def check(self, *, elsewhere: bool = False) -> None:
-        """Raise an error if it cannot be launched; `elsewhere` if its files are not here yet."""
+    def check(self, *, elsewhere: bool = False, prepared: bool = False) -> None:
+        """Raise an error if it cannot be launched.
+
+        `elsewhere` says that its files are not here yet; `prepared`, that what prepares its launch
+        may provide the program.
+        """
         first = self.words[0]
         name = PurePath(first).name
         if not first:
@@ -97,7 +101,8 @@ class Program:
             raise InputError(f"{first} is not executable; did you mean '{meant}'?")
         if "/" in first and there.is_file():
             raise InputError(f"{first} is not executable")
-        raise ToolMissing(f"{first}: no such program")
+        if not prepared:
+            raise ToolMissing(f"{first}: no such program")
 
     def document(self, cwd: str | None = None) -> dict[str, Any]:
         """Return the workload file as data; `cwd` is as in the file."""
@@ -183,11 +188,13 @@ def program_of(
     collect: Mapping[str, bool] | None = None,
     stacks: bool = True,
     elsewhere: bool = False,
+    prepared: bool = False,
 ) -> Program:
     """Return a program that can be launched, from its words and options.
 
-    `env` are texts NAME=VALUE; `elsewhere` says that it runs in another checkout.  Raises
-    InputError, or ToolMissing if there is no such program.
+    `env` are texts NAME=VALUE; `elsewhere` says that it runs in another checkout, `prepared` that
+    a module, a container or a shell line may provide it.  Raises InputError, or ToolMissing if
+    there is no such program.
     """
     if not words:
         raise InputError("no program after --, as in: perfpipe run -- python train.py")
@@ -209,7 +216,7 @@ def program_of(
     program = Program(
         tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}, stacks
     )
-    program.check(elsewhere=elsewhere)
+    program.check(elsewhere=elsewhere, prepared=prepared)
     return program
 
 

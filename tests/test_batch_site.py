@@ -56,6 +56,27 @@ def test_the_collector_runs_outside_of_the_container(workload: Path, tmp_path: P
     assert f"exec {directory.batch.python} -m perfpipe batch _collect" in collect
 
 
+@pytest.mark.parametrize(
+    ("provided", "code"),
+    [
+        ([], 5),
+        (["--setup", "module load pytorch"], 0),
+        ('[slurm.container]\nimage = "/images/pytorch.sif"\n', 0),
+    ],
+    ids=["nowhere", "by a module", "in a container"],
+)
+def test_jobs_may_have_programs_that_are_not_here(
+    provided: list[str] | str, code: int, cli: Cli, tmp_path: Path
+) -> None:
+    options = ["--gpus", "0", "--collector", "timing", "--dry-run"]
+    if isinstance(provided, str):
+        (tmp_path / settings.PROJECT_FILE).write_text(provided)
+    else:
+        options += provided
+    assert cli("batch", "submit", *options, "--", "no-such-program", "train.py") == code, cli.err
+    assert ("no-such-program: no such program" in cli.err) == bool(code)
+
+
 def test_logs_can_go_elsewhere(workload: Path, tmp_path: Path) -> None:
     there = tmp_path / "logs of jobs"
     directory = batch(workload, tmp_path / "store", slurm={"log_dir": str(there)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,8 @@ def test_two_nodes_reduce(
     words: list[str], slurm: SlurmCluster, site: Site, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(REDUCE)
-    setup = f"export PATH={os.environ['PATH']} GLOO_SOCKET_IFNAME=lo"
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    setup = f"export PATH={programs} GLOO_SOCKET_IFNAME=lo"
     options = ["--nodes", "2", "--gpus", "0", "--time", "5m", "--setup", setup, "--no-pages"]
     batch = site.batch("submit", *options, "--collector", "timing", "--", *words).strip()
     site.finish(batch)

@@ -179,8 +179,13 @@ def batch_submit_command(
         chosen = settings_of(settings)
         wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
         if program is not None:
-            alone = program_of(program, settings=chosen, collector=collector).workload()
-            wanted = [freezing.Wanted(alone, Path("program"), program)]
+            alone = program_of(
+                program,
+                settings=chosen,
+                collector=collector,
+                prepared=slurm_options(flags=flags).prepares,
+            )
+            wanted = [freezing.Wanted(alone.workload(), Path("program"), program)]
         frozen = freezing.freeze(
             wanted,
             collector=collector,

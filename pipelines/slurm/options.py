@@ -191,6 +191,11 @@ class Slurm(_Model):
         return self.ranks_per_node or max(self.gpus, 1)
 
     @property
+    def prepares(self) -> bool:
+        """Whether tasks may find other programs than the host that submits them."""
+        return bool(self.setup or self.container.image)
+
+    @property
     def limit_s(self) -> int | None:
         """The time limit, s; None for the partition's."""
         return seconds(self.time) if self.time else None
