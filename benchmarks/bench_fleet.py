@@ -3,7 +3,8 @@
 Usage: python benchmarks/bench_fleet.py [--sizes 10000 100000 1000000]
 
 A store of 1,000 reports is compacted, and its segment repeated with changed ids.  Each command runs
-in a process of its own, so that imports and peak memory count.
+in a process of its own, so that imports and peak memory count.  The last one merges the segment
+with 1,000 more reports, which a compaction otherwise does only after half as many.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import argparse
 import hashlib
 import json
 import lzma
-import resource
 import shutil
 import subprocess
 import sys
@@ -20,6 +20,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from clones import fill
 
@@ -34,6 +35,23 @@ SIZES = (10_000, 100_000, 1_000_000)
 
 #: Reports of the segment that is repeated.
 BASE = 1_000
+
+#: Runs a command, and then prints its CPU time and its peak memory, MB.
+MEASURED = """
+import atexit, json, resource, runpy, sys
+from perfpipe import compaction
+
+def measured():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    status = open("/proc/self/status").read()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    print(json.dumps([round(used.ru_utime + used.ru_stime, 2), round(peak)]), file=sys.stderr)
+
+atexit.register(measured)
+if "compact" in sys.argv:
+    compaction._GROWTH = sys.maxsize
+runpy.run_module("perfpipe", run_name="__main__")
+"""
 
 #: The id of copy number i of a report.
 _ID = "substr(md5(report_id || '-' || i), 1, 16)"
@@ -53,7 +71,7 @@ def main() -> int:
         for size in options.sizes:
             store = Store(Path(directory) / f"store-{size}")
             one = repeat(base, store, size // BASE)
-            print(json.dumps({"reports": size, **_measured(store, one)}), flush=True)
+            print(json.dumps({"reports": size, **_measured(store, one, seed)}), flush=True)
             shutil.rmtree(store.root)
     return 0
 
@@ -91,28 +109,36 @@ def repeat(base: Store, store: Store, times: int) -> str:
     return str(ids[len(ids) // 2])
 
 
-def _measured(store: Store, one: str) -> dict[str, float]:
+def _measured(store: Store, one: str, seed: Path) -> dict[str, Any]:
     (segment,) = store.segments()
     kernels = f"SELECT sum(instances) FROM cuda_gpu_kern_sum WHERE report_id = '{one}'"
     by_gpu = "SELECT gpu, count(*) FROM reports GROUP BY gpu"
-    return {
+    found: dict[str, Any] = {
         "catalogue_mb": round((segment.path / f"{CATALOGUE}.parquet").stat().st_size / 1e6, 1),
         "index_mb": round((segment.path / INDEX).stat().st_size / 1e6, 1),
-        "count_s": _timed(store, "query", "SELECT count(*) FROM reports"),
-        "by_gpu_s": _timed(store, "query", by_gpu),
-        "one_report_s": _timed(store, "query", "--report", one, kernels),
-        "list_s": _timed(store, "store", "ls"),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
+        "segment_mb": round(sum(file.bytes for file in segment.files) / 1e6, 1),
     }
+    for name, words in {
+        "count": ("query", "SELECT count(*) FROM reports"),
+        "by_gpu": ("query", by_gpu),
+        "one_report": ("query", "--report", one, kernels),
+        "list": ("store", "ls"),
+    }.items():
+        found[name] = _run(store, *words)
+    fill(store, seed, BASE)
+    return {**found, "merge": _run(store, "store", "compact", "--grace", "0")}
 
 
-def _timed(store: Store, *words: str) -> float:
+def _run(store: Store, *words: str) -> dict[str, float]:
+    """Run a command and return its elapsed and CPU time, s, and its peak memory, MB."""
+    program = [sys.executable, "-c", MEASURED, *words, "--store", str(store.root)]
     started = time.perf_counter()
-    program = [sys.executable, "-m", "perfpipe", *words, "--store", str(store.root)]
     done = subprocess.run(program, check=False, capture_output=True, text=True)
+    elapsed = time.perf_counter() - started
     if done.returncode:
         raise SystemExit(f"{words}: {done.stderr}")
-    return round(time.perf_counter() - started, 2)
+    cpu, peak = json.loads(done.stderr.splitlines()[-1])
+    return {"s": round(elapsed, 2), "cpu_s": cpu, "peak_mb": peak}
 
 
 if __name__ == "__main__":

@@ -12,20 +12,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfpipe.catalogue import CATALOGUE as CATALOGUE_TABLES
 from perfpipe.catalogue import MANIFEST_COLUMNS, gap_rows, manifest_row
-from perfpipe.database import create_table, first_lines, open_database, quote
+from perfpipe.database import ColumnSpec, create_table, first_lines, open_database, quote
 from perfpipe.errors import StoreError
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import SCHEMA_VERSION, schema_signature, tables
 from perfpipe.paths import pattern_of
 from perfpipe.prune import remove_replaced
-from perfpipe.segments import CATALOGUE, Segment, SegmentFile, segment_manifests
+from perfpipe.segments import CATALOGUE, Segment, SegmentFile
 from perfpipe.snapshot import Snapshot
 from perfpipe.store import Store
-from perfpipe.storetables import StoreTables
+from perfpipe.storetables import StoreTables, rows_of
 from perfpipe.sweeping import sweep
 from perfpipe.verify import damage
 
@@ -114,22 +114,17 @@ def _write(
     """Write the files of a segment and its index."""
     import duckdb
 
-    manifests = [*own]
-    for segment, held in merged.items():
-        manifests += segment_manifests(segment, held)
-    manifests.sort(key=lambda manifest: manifest.report_id)
     snapshot = Snapshot(store, [manifest.report_id for manifest in own], merged)
-    files = []
     with open_database() as con:
         try:
             source = StoreTables(con, snapshot, row_numbers=True)
-            for name in tables():
-                if any(name in manifest.tables for manifest in manifests):
-                    source.make(name)
-                    order = "report_id, file_row_number"
-                    sql = f"SELECT * EXCLUDE (file_row_number) FROM {name} ORDER BY {order}"
-                    files.append(_copy(con, sql, directory, name, tables()[name].signature))
-            files += _write_catalogue(con, directory, manifests)
+            files = _write_catalogue(con, directory, own, snapshot)
+            stated = _stated_rows(con, directory)
+            for name in [name for name in tables() if name in stated]:
+                source.make(name)
+                order = "report_id, file_row_number"
+                sql = f"SELECT * EXCLUDE (file_row_number) FROM {name} ORDER BY {order}"
+                files.append(_copy(con, sql, directory, name, tables()[name].signature))
         except StoreError as error:
             raise StoreError(f"{error}; nothing was changed") from error
         except duckdb.Error as error:
@@ -137,27 +132,62 @@ def _write(
                 f"cannot compact {store.root}: {first_lines(error)}; nothing was changed "
                 "('perfpipe store verify' lists damaged reports)"
             ) from error
-    _check(files, manifests)
-    reports = frozenset(manifest.report_id for manifest in manifests)
+    _check(files, stated)
+    reports = frozenset(manifest.report_id for manifest in own).union(*merged.values())
     replaces = frozenset(segment.segment_id for segment in merged)
     Segment(directory, reports, replaces, tuple(files)).write_index(directory)
 
 
 def _write_catalogue(
-    con: DuckDBPyConnection, directory: Path, manifests: Sequence[Manifest]
+    con: DuckDBPyConnection, directory: Path, own: Sequence[Manifest], snapshot: Snapshot
 ) -> list[SegmentFile]:
+    """Write what segments say of reports; the manifests of merged segments stay on disk."""
     columns = (*MANIFEST_COLUMNS, ("manifest", "VARCHAR", ""))
-    rows = [(*manifest_row(m), json.dumps(asdict(m), ensure_ascii=False)) for m in manifests]
-    create_table(con, CATALOGUE, columns, rows)
-    gaps = CATALOGUE_TABLES["collection_gaps"]
-    create_table(con, "collection_gaps", gaps, [row for m in manifests for row in gap_rows(m)])
+    rows = [(*manifest_row(m), json.dumps(asdict(m), ensure_ascii=False)) for m in own]
+    gaps = [row for m in own for row in gap_rows(m)]
     return [
-        _copy(con, f"SELECT * FROM {name} ORDER BY ALL", directory, name, _signature(spec))
-        for name, spec in ((CATALOGUE, columns), ("collection_gaps", gaps))
+        _write_merged(con, directory, snapshot, CATALOGUE, columns, rows),
+        _write_merged(
+            con, directory, snapshot, "collection_gaps", CATALOGUE_TABLES["collection_gaps"], gaps
+        ),
     ]
 
 
-def _signature(spec: Sequence[tuple[str, str, str]]) -> str:
+def _write_merged(
+    con: DuckDBPyConnection,
+    directory: Path,
+    snapshot: Snapshot,
+    name: str,
+    columns: Sequence[ColumnSpec],
+    rows: Sequence[Sequence[Any]],
+) -> SegmentFile:
+    """Write rows and those of merged segments; columns that older versions lack are NULL."""
+    create_table(con, name, columns, rows)
+    parts = [f"FROM {name}", *(f"FROM {rows_of(files)}" for files in snapshot.files(name))]
+    listed = ", ".join(column for column, *_ in columns)
+    sql = f"SELECT {listed} FROM ({' UNION ALL BY NAME '.join(parts)}) ORDER BY ALL"
+    return _copy(con, sql, directory, name, _signature(columns))
+
+
+def _stated_rows(con: DuckDBPyConnection, directory: Path) -> dict[str, int]:
+    """Return the rows of each table according to the manifests in the catalogue just written."""
+    path = quote(pattern_of(directory / f"{CATALOGUE}.parquet"))
+    found = con.execute(
+        f"""
+        SELECT name, sum(rows)::BIGINT
+        FROM (
+            SELECT
+                unnest(json_keys(manifest, '$.tables')) AS name,
+                unnest(json_extract(manifest, '$.tables.*.rows'))::BIGINT AS rows
+            FROM read_parquet({path})
+        )
+        GROUP BY name
+        """
+    )
+    return dict(found.fetchall())
+
+
+def _signature(spec: Sequence[ColumnSpec]) -> str:
     return schema_signature([(name, kind) for name, kind, _ in spec])
 
 
@@ -177,13 +207,11 @@ def _copy(
     return SegmentFile(path.name, name, schema, stored.rows, stored.bytes, stored.sha256)
 
 
-def _check(files: Sequence[SegmentFile], manifests: Sequence[Manifest]) -> None:
+def _check(files: Sequence[SegmentFile], stated: Mapping[str, int]) -> None:
     """Raise StoreError if a file does not have the number of rows in the manifests."""
     for file in files:
-        if file.table in tables():
-            stated = sum(m.tables[file.table].rows for m in manifests if file.table in m.tables)
-            if file.rows != stated:
-                raise StoreError(
-                    f"{file.table}: {file.rows} rows, but the manifests state {stated}; nothing "
-                    "was changed ('perfpipe store verify' lists damaged reports)"
-                )
+        if file.table in stated and file.rows != stated[file.table]:
+            raise StoreError(
+                f"{file.table}: {file.rows} rows, but the manifests state {stated[file.table]}; "
+                "nothing was changed ('perfpipe store verify' lists damaged reports)"
+            )

@@ -103,7 +103,7 @@ def _read(path: Path) -> Segment:
     except (KeyError, TypeError) as error:
         raise StoreError(f"{path / INDEX}: not a complete segment ({error})") from error
     for name in (*reports, *replaces, *(file.file for file in files)):
-        if not is_plain(name) or (path / str(name)).is_symlink():
+        if not is_plain(name):
             raise StoreError(f"{path / INDEX}: {name!r} is not a plain file name")
     return Segment(path, reports, replaces, files)
 

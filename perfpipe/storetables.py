@@ -163,12 +163,11 @@ class StoreTables:
 
     def _add_from_segments(self, name: str, spec: Sequence[ColumnSpec], table: str) -> None:
         """Insert the rows of segments; columns that older versions lack are NULL."""
+        columns = ", ".join(column for column, *_ in spec)
         for files in self._snapshot.files(table):
-            source = f"read_parquet([{_listed(files.paths)}])"
-            there = {name for name, *_ in self._con.execute(f"DESCRIBE FROM {source}").fetchall()}
-            columns = ", ".join(column for column, *_ in spec if column in there)
             self._con.execute(
-                f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {source}{_where(files.keep)}"
+                f"INSERT INTO {name} SELECT {columns} "
+                f"FROM (FROM {name} WHERE false UNION ALL BY NAME FROM {rows_of(files)})"
             )
 
     @cached_property
@@ -201,6 +200,11 @@ def document(con: DuckDBPyConnection, name: str) -> None:
     else:
         table = tables()[aliases().get(name, name)]
         comment(con, "VIEW", name, table.doc, {c.name: c.doc for c in table.columns})
+
+
+def rows_of(files: Files) -> str:
+    """Return the SQL source of the rows that count in files with the same columns."""
+    return f"read_parquet([{_listed(files.paths)}]){_where(files.keep)}"
 
 
 def _where(keep: frozenset[str] | None) -> str:
