@@ -98,11 +98,15 @@ class WithSubject(WithProgram):
     #: What the argument names, in a sentence and in the usage line.
     names, metavar = "a workload file", "WORKLOAD.yaml"
 
+    #: The parameter of a flag that needs neither.
+    alone = ""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
         program = ctx.params["program"] = ctx.meta["program"]
         (argument,) = (own for own in self.params if isinstance(own, click.Argument))
-        if (program is None) == (ctx.params[argument.name or ""] is None):
+        lacks = (program is None) == (ctx.params[argument.name or ""] is None)
+        if lacks and not ctx.params.get(self.alone):
             raise click.UsageError(f"give {self.names}, or a program after --", ctx)
         return rest
 

@@ -129,6 +129,19 @@ def test_wrong_options_are_named(work: Path, cli: Cli, words: list[str], says: s
     assert says in cli.err
 
 
+@pytest.mark.parametrize("words", [["--list"], ["--json", "--list"], ["--list", "--json"]])
+def test_levers_are_listed(words: list[str], cli: Cli) -> None:
+    assert cli("try", *words) == 0, cli.err
+    if "--json" in words:
+        listed = {one["name"]: one for one in json.loads(cli.out)["levers"]}
+        assert "mixed_precision" in listed["tf32"]["answers"]
+        names = [*listed]
+    else:
+        names = [line.split()[0] for line in cli.out.splitlines()]
+    assert {"tf32", "workers", "compile"} <= {*names}
+    assert cli("try", "--json") == 2
+
+
 def test_more_loader_workers_help_a_slow_loader(work: Path, cli: Cli) -> None:
     pytest.importorskip("torch")
     path = _workload(work, (TRIED / "slow_loader.py").read_text(), {})

@@ -42,6 +42,7 @@ class _TryCommand(WithSubject):
     """Takes a workload file, a run, or a program after `--`."""
 
     names, metavar = "a workload file or a run", "WORKLOAD.yaml|RUN"
+    alone = "listed"
 
 
 @click.command("try", cls=_TryCommand)
@@ -124,18 +125,10 @@ class _TryCommand(WithSubject):
     show_default=True,
     help="With 'inconclusive', exit with 4 if nothing was decided.",
 )
-@click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=lambda ctx, _, value: _show_levers(ctx, wanted=value),
-    help="List the levers.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the trial as JSON.")
+@click.option("--list", "listed", is_flag=True, help="List the levers and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print the trial, or the list, as JSON.")
 @store_option
-@click.pass_context
-def try_command(ctx: click.Context, /, **given: Any) -> None:
+def try_command(**given: Any) -> None:
     """Try the advice on the program itself: measure the gain, and compare the results.
 
     perfpipe launches the unmodified program with and without each lever (TF32, torch.compile,
@@ -165,6 +158,9 @@ def try_command(ctx: click.Context, /, **given: Any) -> None:
     from perfpipe.pipelines.trying.session import Wishes, try_levers
     from perfpipe.pipelines.trying.subject import subject_of
 
+    if given["listed"]:
+        _show_levers(as_json=given["as_json"])
+        return
     store = resolve_store(given["store_path"])
     settings = settings_of(given["settings"])
     if given["duration"] is not None:
@@ -238,13 +234,15 @@ def _show(trial: Any) -> None:
         click.echo(visible_line(line))
 
 
-def _show_levers(ctx: click.Context, *, wanted: bool) -> None:
-    """Print the levers, and exit, if wanted."""
+def _show_levers(*, as_json: bool) -> None:
+    from perfpipe.pipelines.options import json_document
     from perfpipe.pipelines.trying.levers import levers
 
-    if not wanted:
+    if as_json:
+        shown = ("name", "title", "answers", "free", "needs", "difficulty", "risks")
+        every = [{name: getattr(one, name) for name in shown} for one in levers().values()]
+        click.echo(json_document(levers=every))
         return
     width = max(map(len, levers()))
     for lever in levers().values():
         click.echo(f"{lever.name:<{width}}  {lever.title}")
-    ctx.exit()
