@@ -77,6 +77,20 @@ def test_the_number_of_runs_that_would_probably_decide() -> None:
     assert in_rounds.reason.endswith(f" would probably decide (try --rounds {more})")
 
 
+@pytest.mark.parametrize(
+    ("scatter_pct", "advised"),
+    [(3, "measure more before you accept or reject the change"), (60, "make the times steadier")],
+)
+def test_more_runs_are_not_advised_where_they_may_not_decide(
+    scatter_pct: float, advised: str
+) -> None:
+    after = [1.0e6 * (1 + share * scatter_pct / 100) for share in (0.0, 1.0, -0.7, 0.7, -0.3)]
+    found = decide(pairs_of(side("A", a=FAST), side("B", a=after)))
+    assert found.verdict == Verdict.INCONCLUSIVE
+    assert found.advice.startswith(advised)
+    assert ("more runs may not be enough" in found.reason) == (scatter_pct == 60)
+
+
 def test_what_did_not_alternate_is_judged_by_the_threshold_of_drift() -> None:
     before, after = side("A", a=FAST), side("B", a=times(1.03))
     later = replace(after, began=tuple(f"2026-11-23T10:0{at}:00Z" for at in range(5)))

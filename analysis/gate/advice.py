@@ -26,6 +26,12 @@ ALIKE = "measure both sides in the same way"
 #: Advice if drift may explain a change.
 ALTERNATE = "compare with 'perfpipe ab', which alternates the two sides"
 
+#: Advice if more runs may not decide.
+STEADIER = (
+    "make the times steadier (idle machine, locked clocks, more iterations per run), then measure "
+    "again"
+)
+
 
 def comparable_if(pair: Compared) -> str:
     """Return what would make a pair comparable."""

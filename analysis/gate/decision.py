@@ -247,7 +247,7 @@ def _decided(
     reason = found.reason
     if pairs.beside and found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
         reason += f", with {'; '.join(pairs.beside)}"
-    remedy = _remedy(found.verdict, known, in_turns=bool(pairs.in_turns))
+    remedy = _remedy(found, known, in_turns=bool(pairs.in_turns))
     return Decision(
         found.verdict, action, reason, endpoints, kernels, found.more, mean=mean, remedy=remedy
     )
@@ -260,11 +260,15 @@ def _not_comparable(
     return Decision(verdict, action, reason, endpoints, kernels, remedy=remedy)
 
 
-def _remedy(verdict: Verdict, known: Sequence[Compared], *, in_turns: bool) -> str:
+def _remedy(found: _Found, known: Sequence[Compared], *, in_turns: bool) -> str:
     """Return advice for what more runs alone do not change; empty if there is none."""
-    if verdict == Verdict.NOT_COMPARABLE:
-        return advice.comparable_if(next(p for p in known if p.verdict == verdict))
-    return advice.ALTERNATE if verdict == Verdict.INCONCLUSIVE and not in_turns else ""
+    if found.verdict == Verdict.NOT_COMPARABLE:
+        return advice.comparable_if(next(p for p in known if p.verdict == found.verdict))
+    if found.verdict != Verdict.INCONCLUSIVE:
+        return ""
+    if not in_turns:
+        return advice.ALTERNATE
+    return "" if found.more else advice.STEADIER
 
 
 @dataclass(frozen=True)
