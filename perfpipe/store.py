@@ -72,8 +72,8 @@ class Store:
                 f"{shown}: this path is not UTF-8, so DuckDB cannot read it; choose another store "
                 f"with --store or ${STORE_VARIABLE}"
             )
-        parts = (store.reports_dir, store.runs_dir, store.batches_dir, store.trials_dir)
-        if must_exist and not any(part.is_dir() for part in parts):
+        parts = ("reports", "segments", "runs", "batches", "trials")
+        if must_exist and not any((store.root / part).is_dir() for part in parts):
             raise StoreError(
                 f"{store.root}: no store; create one with 'perfpipe ingest FILE...' "
                 f"or choose another with --store or ${STORE_VARIABLE}"
@@ -132,11 +132,15 @@ class Store:
         raise AssertionError("unreachable")
 
     def reports_in_segments(self) -> dict[Segment, frozenset[str]]:
-        """Return the segments with the reports that are read from them."""
-        return {
-            segment: segment.reports - self.removed_from(segment.segment_id)
-            for segment in self.segments()
-        }
+        """Return the segments with the reports that are read from them, each from one segment.
+
+        Two compactions at the same time, or a copied segment, may add a report twice.
+        """
+        found: dict[Segment, frozenset[str]] = {}
+        for segment in self.segments():
+            held = segment.reports - self.removed_from(segment.segment_id)
+            found[segment] = held.difference(*found.values())
+        return found
 
     def removed_from(self, segment_id: str) -> frozenset[str]:
         """Return the reports that were removed from a segment."""

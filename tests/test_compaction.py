@@ -107,6 +107,36 @@ def test_every_view_answers_from_segments(filled: Store) -> None:
             assert session.execute(f"FROM {name}").fetchall() == before[name], name
 
 
+def test_compactions_at_the_same_time_double_no_rows(
+    filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, write = _answers(filled), compaction._write
+
+    def beside(*args: Any) -> None:
+        monkeypatch.setattr(compaction, "_write", write)
+        compact(filled, grace_s=3600)
+        write(*args)
+
+    monkeypatch.setattr(compaction, "_write", beside)
+    compact(filled, grace_s=3600)
+    assert len(filled.segments()) == 2
+    assert _answers(filled) == before
+    assert _faults(filled) == []
+    compact(filled, grace_s=0)
+    assert _answers(filled) == before
+    filled.remove(gone := filled.report_ids()[0])
+    assert not any(gone in row for rows in _answers(filled) for row in rows)
+
+
+def test_a_copied_segment_is_a_store(filled: Store, cli: Cli, tmp_path: Path) -> None:
+    before, done = _answers(filled), compact(filled, grace_s=0)
+    assert done.segment is not None
+    for name in (done.segment.segment_id, "f" * 12):
+        shutil.copytree(done.segment.path, tmp_path / "copy" / "segments" / name)
+    assert _answers(Store(tmp_path / "copy")) == before
+    assert cli("query", "SELECT count(*) FROM reports", "--store", tmp_path / "copy") == 0, cli.err
+
+
 def test_readers_keep_what_they_opened(filled: Store) -> None:
     before = _answers(filled)
     with Session.open(filled) as session:
