@@ -239,9 +239,9 @@ def _answer(order: _Order) -> Any:
 def _leave(*_: object) -> None:
     """Exit this process after cleaning up.
 
-    An exit raised in a destructor or an import hook is printed and lost, so it is repeated.
+    An exit raised in a destructor or an import hook is lost.  Only then is it repeated: a second
+    exit would interrupt the cleaning up.
     """
-    sys.unraisablehook = lambda _: None
     signal.signal(signal.SIGALRM, _leave)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    sys.unraisablehook = lambda _: signal.setitimer(signal.ITIMER_REAL, 0.1)
     sys.exit(128 + signal.SIGTERM)

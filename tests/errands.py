@@ -31,9 +31,24 @@ def act(task: tuple[str, str]) -> object:
     if what == "hang":
         # As a library does that no longer listens to signals.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if what == "destroy":
+        held = _Slow()
+        Path(argument).write_text(str(os.getpid()))
+        del held
     Path(argument).write_text(str(os.getpid()))
-    while True:
-        time.sleep(1)
+    try:
+        while True:
+            time.sleep(0.05)
+    finally:
+        time.sleep(0.5)
+        Path(f"{argument}-left").touch()
+
+
+class _Slow:
+    """Its destructor takes longer than a test waits before it ends the worker."""
+
+    def __del__(self) -> None:
+        time.sleep(2)
 
 
 def grow(size: int) -> int:

@@ -81,14 +81,17 @@ def test_a_worker_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert _answers(("pid", "")) != [before]
 
 
-def test_leaving_early_ends_what_is_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["sleep", "destroy"])
+def test_leaving_early_ends_what_is_running(what: str, tmp_path: Path) -> None:
+    """It cleans up, undisturbed, also if the signal comes in a destructor."""
     told = tmp_path / "pid"
-    results = spread(act, [("sleep", str(told)), ("pid", "")], jobs=2, limit_s=60)
+    results = spread(act, [(what, str(told)), ("pid", "")], jobs=2, limit_s=60)
     next(results)
     while not (told.exists() and told.read_text()):
         time.sleep(0.01)
     results.close()  # type: ignore[attr-defined]
     assert not _alive(int(told.read_text()))
+    assert (tmp_path / "pid-left").exists()
 
 
 def test_a_kept_worker_sees_the_surroundings_of_now(
