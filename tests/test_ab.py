@@ -309,7 +309,7 @@ def test_a_program_with_another_interpreter(cli: Cli, tmp_path: Path) -> None:
     slow = tmp_path / "slow-python"
     slow.write_text(f'#!/bin/sh\nMS=12 exec {sys.executable} "$@"\n')
     slow.chmod(0o755)
-    words = ["--b", f"python={slow}", "--no-confirm", "--", "python", "program.py"]
+    words = ["--b", f"python={slow}", "--no-confirm", "--", "python3", "program.py"]
     assert cli("ab", *words) == 3, cli.err
     assert "slow-python" in cli.out
     assert cli("ab", "--b", "python=/x", "--", "sleep", "0") == 2
