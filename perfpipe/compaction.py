@@ -44,9 +44,14 @@ _ROW_GROUP = 32_768
 
 @dataclass(frozen=True)
 class Compacted:
-    """Result of a compaction: number of `added` reports, and earlier replaced files it removed."""
+    """Result of a compaction: the new `segment`, None if there was nothing to do.
+
+    It has `added` reports that were in no segment, and those of `merged` segments.  `removed` are
+    earlier replaced files.
+    """
 
     added: int
+    merged: int
     segment: Segment | None
     removed: list[Path]
 
@@ -59,7 +64,7 @@ def compact(store: Store, grace_s: float) -> Compacted:
     """
     swept = sweep(store)
     try:
-        added, segment = _gather(store)
+        added, merged, segment = _gather(store)
     except StoreError:
         # Files may have the right size and the wrong content.
         damaged = damage(store, [manifest.report_id for manifest in _small(store)])
@@ -67,22 +72,23 @@ def compact(store: Store, grace_s: float) -> Compacted:
             raise
         for report_id, fault in damaged.items():
             store.set_aside(report_id, fault)
-        added, segment = _gather(store)
-    return Compacted(added, segment, [*swept, *remove_replaced(store, grace_s)])
+        added, merged, segment = _gather(store)
+    return Compacted(added, merged, segment, [*swept, *remove_replaced(store, grace_s)])
 
 
-def _gather(store: Store) -> tuple[int, Segment | None]:
-    """Combine the small reports in a segment; return their number and the segment."""
-    own, segment = _small(store), None
-    if own:
-        with store.new_segment() as directory:
-            # Listed again: reports that Store.remove removes from now on are hidden.
-            own = _small(store)
-            held = store.reports_in_segments()
-            merged = {s: held[s] for s in _to_merge(held, len(own))}
-            _write(store, directory, own, merged)
-            segment = store.publish_segment(directory)
-    return len(own), segment
+def _gather(store: Store) -> tuple[int, int, Segment | None]:
+    """Combine small reports and segments in a segment; return their numbers and the segment."""
+    if not _small(store) and not _to_merge(store.reports_in_segments(), 0):
+        return 0, 0, None
+    with store.new_segment() as directory:
+        # Listed again: reports that Store.remove removes from now on are hidden.
+        own = _small(store)
+        held = store.reports_in_segments()
+        merged = {s: held[s] for s in _to_merge(held, len(own))}
+        if not own and not merged:
+            return 0, 0, None
+        _write(store, directory, own, merged)
+        return len(own), len(merged), store.publish_segment(directory)
 
 
 def _small(store: Store) -> list[Manifest]:
@@ -95,14 +101,22 @@ def _small(store: Store) -> list[Manifest]:
 
 
 def _to_merge(held: Mapping[Segment, frozenset[str]], added: int) -> list[Segment]:
-    """Return the segments that are not larger than the reports to add, smallest first."""
-    chosen = []
+    """Return the segments to merge with a number of reports, smallest first.
+
+    They are not much larger than what is merged with them.  Without reports to add there are none,
+    or at least two.
+    """
+    chosen: list[Segment] = []
+    total = added
     for segment in sorted(held, key=lambda s: (len(held[s]), s.segment_id)):
-        if len(held[segment]) > _GROWTH * added:
-            break
+        count = len(held[segment])
+        if count > _GROWTH * total:
+            if added or len(chosen) > 1:
+                break
+            chosen, total = [], 0
         chosen.append(segment)
-        added += len(held[segment])
-    return chosen
+        total += count
+    return chosen if added or len(chosen) > 1 else []
 
 
 def _write(

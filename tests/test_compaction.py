@@ -137,6 +137,48 @@ def test_a_copied_segment_is_a_store(filled: Store, cli: Cli, tmp_path: Path) ->
     assert cli("query", "SELECT count(*) FROM reports", "--store", tmp_path / "copy") == 0, cli.err
 
 
+def test_segments_of_other_stores_are_merged(filled: Store, cli: Cli, tmp_path: Path) -> None:
+    before = _answers(filled)
+    shared = Store(tmp_path / "shared")
+    for number, report in enumerate(filled.report_ids()):
+        node = Store(tmp_path / f"node{number}")
+        shutil.copytree(filled.reports_dir / report, node.reports_dir / report)
+        compact(node, grace_s=0)
+        (segment,) = node.segments()
+        shutil.copytree(segment.path, shared.segments_dir / segment.segment_id)
+    assert len(shared.segments()) == 3
+    assert cli("store", "compact", "--grace", "0", "--store", shared.root) == 0, cli.err
+    assert cli.out.startswith("3 segments compacted into segment ")
+    assert len(shared.segments()) == 1
+    assert _answers(shared) == before
+    assert _faults(shared) == []
+
+
+@pytest.mark.parametrize(
+    ("added", "sizes", "merged"),
+    [
+        (0, [], []),
+        (0, [5], []),
+        (0, [1, 3], []),
+        (0, [1, 2], [1, 2]),
+        (0, [1, 4, 5, 100], [4, 5]),
+        (0, [0, 4, 5], [4, 5]),
+        (0, [0, 0, 9], [0, 0]),
+        (1, [0, 2, 7], [0, 2]),
+        (1, [3], []),
+        (50, [1, 4, 5, 100], [1, 4, 5, 100]),
+    ],
+)
+def test_which_segments_are_merged(added: int, sizes: list[int], merged: list[int]) -> None:
+    held = {
+        segments.Segment(Path(str(at)), frozenset(), frozenset(), ()): frozenset(
+            f"{at}-{number}" for number in range(size)
+        )
+        for at, size in enumerate(sizes)
+    }
+    assert [len(held[one]) for one in compaction._to_merge(held, added)] == merged
+
+
 def test_readers_keep_what_they_opened(filled: Store) -> None:
     before = _answers(filled)
     with Session.open(filled) as session:
@@ -392,7 +434,7 @@ def test_the_command(filled: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     assert cli.out == "nothing to compact\n"
     assert cli("store", "compact", "--json") == 0
     assert json.loads(cli.out) == {
-        "schema_version": 1, "added": 0, "segment": None, "removed": 0,
+        "schema_version": 1, "added": 0, "merged": 0, "segment": None, "removed": 0,
     }  # fmt: skip
     assert cli("store", "ls") == 0
     assert len(cli.out.splitlines()) == 3

@@ -65,7 +65,7 @@ def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
 @json_option()
 @store_option
 def compact_command(grace: float, as_json: bool, store_path: str | None) -> None:
-    """Combine many reports into one file per table, which speeds up queries.
+    """Combine many reports, and small segments, into one file per table, which speeds up queries.
 
     Each report can still be queried, reported on and removed individually.  Other commands can read
     and write the store during compaction, and an interruption does not lose data.  The first
@@ -77,17 +77,18 @@ def compact_command(grace: float, as_json: bool, store_path: str | None) -> None
     done = compact(store, grace * 60)
     if as_json:
         segment = done.segment and done.segment.segment_id
-        click.echo(json_document(added=done.added, segment=segment, removed=len(done.removed)))
+        numbers = {"added": done.added, "merged": done.merged, "removed": len(done.removed)}
+        click.echo(json_document(segment=segment, **numbers))
         return
     if done.segment is None:
         click.echo("nothing to compact")
     else:
         size = format_bytes(sum(file.bytes for file in done.segment.files))
-        held = len(done.segment.reports)
-        click.echo(
-            f"{counted(done.added, 'report')} compacted into segment {done.segment.segment_id} "
-            f"({counted(held, 'report')}, {size})"
-        )
+        held = counted(len(done.segment.reports), "report")
+        parts = [counted(done.added, "report")] if done.added else []
+        parts += [counted(done.merged, "segment")] if done.merged else []
+        what = " and ".join(parts)
+        click.echo(f"{what} compacted into segment {done.segment.segment_id} ({held}, {size})")
     if done.removed:
         click.echo(f"{len(done.removed):,} replaced directories removed", err=True)
 
