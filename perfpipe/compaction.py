@@ -175,11 +175,15 @@ def _write_merged(
     columns: Sequence[ColumnSpec],
     rows: Sequence[Sequence[Any]],
 ) -> SegmentFile:
-    """Write rows and those of merged segments; columns that older versions lack are NULL."""
+    """Write rows and those of merged segments; columns that older versions lack are NULL.
+
+    Manifests are large, so the catalogue, which has one per report, is not sorted by them too.
+    """
     create_table(con, name, columns, rows)
     parts = [f"FROM {name}", *(f"FROM {rows_of(files)}" for files in snapshot.files(name))]
     listed = ", ".join(column for column, *_ in columns)
-    sql = f"SELECT {listed} FROM ({' UNION ALL BY NAME '.join(parts)}) ORDER BY ALL"
+    order = "report_id" if name == CATALOGUE else "ALL"
+    sql = f"SELECT {listed} FROM ({' UNION ALL BY NAME '.join(parts)}) ORDER BY {order}"
     return _copy(con, sql, directory, name, _signature(columns))
 
 
