@@ -1,10 +1,13 @@
 """Measures a store with as many reports as a fleet makes: the catalogue, and one report of it.
 
-Usage: python benchmarks/bench_fleet.py [--sizes 10000 100000 1000000]
+Usage: python benchmarks/bench_fleet.py [--sizes 10000 100000 1000000] [--segments 100 1000]
+       [--runs 1000 10000]
 
-A store of 1,000 reports is compacted, and its segment repeated with changed ids.  Each command runs
-in a process of its own, so that imports and peak memory count.  The last one merges the segment
-with 1,000 more reports, which a compaction otherwise does only after half as many.
+Three kinds of store grow: one segment with many reports, many segments of ten reports, and ten
+reports with many runs.  A store is compacted, and its segment repeated with changed ids.  Each
+command runs in a process of its own, so that imports and peak memory count.  The last command on a
+large segment merges it with 1,000 more reports, which a compaction otherwise does only after half
+as many.
 """
 
 from __future__ import annotations
@@ -33,8 +36,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED = ROOT / "tests" / "data" / "nsys" / "memcpy.sqlite.xz"
 SIZES = (10_000, 100_000, 1_000_000)
 
-#: Reports of the segment that is repeated.
-BASE = 1_000
+#: Reports of the segment that is repeated, and of each of many segments.
+BASE, SMALL = 1_000, 10
+
+#: A workload with a recording, whose run is repeated.
+WORKLOAD = ROOT / "workloads" / "vector_add.yaml"
 
 #: Runs a command, and then prints its CPU time and its peak memory, MB.
 MEASURED = """
@@ -60,43 +66,58 @@ _ID = "substr(md5(report_id || '-' || i), 1, 16)"
 def main() -> int:
     """Measure and print a row of JSON per size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of reports")
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="numbers of reports")
+    parser.add_argument(
+        "--segments", type=int, nargs="*", default=(100, 1_000), help="numbers of segments"
+    )
+    parser.add_argument("--runs", type=int, nargs="*", default=(1_000, 10_000), help="of runs")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         seed = Path(directory) / "seed.sqlite"
         seed.write_bytes(lzma.decompress(SEED.read_bytes()))
-        base = Store(Path(directory) / "base")
-        fill(base, seed, BASE)
-        compact(base, 0)
+        large, small = (Store(Path(directory) / name) for name in ("large", "small"))
+        for base, count in ((large, BASE), (small, SMALL)):
+            fill(base, seed, count)
+            compact(base, 0)
         for size in options.sizes:
-            store = Store(Path(directory) / f"store-{size}")
-            one = repeat(base, store, size // BASE)
+            store = Store(Path(directory) / "store")
+            one = repeat(large, store, range(size // BASE))
             print(json.dumps({"reports": size, **_measured(store, one, seed)}), flush=True)
             shutil.rmtree(store.root)
+        for count in options.segments:
+            store = Store(Path(directory) / "store")
+            ids = [repeat(small, store, range(at, at + 1)) for at in range(count)]
+            row = {"segments": count, **_queries(store, ids[0])}
+            row["merge"] = _run(store, "store", "compact", "--grace", "0")
+            print(json.dumps(row), flush=True)
+            shutil.rmtree(store.root)
+        for count in options.runs:
+            _repeat_run(small, count)
+            print(json.dumps({"runs": count, **_queries(small, small.report_ids()[0])}), flush=True)
     return 0
 
 
-def repeat(base: Store, store: Store, times: int) -> str:
-    """Write a store whose only segment is that of `base`, repeated; returns the id of a report."""
+def repeat(base: Store, store: Store, numbers: range) -> str:
+    """Add a segment, that of `base` for each number; returns the id of a report."""
     (segment,) = base.segments()
     files = []
-    store.reports_dir.mkdir(parents=True)
     with store.new_segment() as directory, open_database() as con:
         for file in segment.files:
             source, path = segment.path / file.file, directory / file.file
-            row = f"* REPLACE ({_ID} AS report_id)"
+            row = f"* EXCLUDE (i) REPLACE ({_ID} AS report_id)"
             if file.table == CATALOGUE:
                 row = (
-                    f"* REPLACE ({_ID} AS report_id, replace(manifest, report_id, {_ID}) "
-                    "AS manifest)"
+                    f"* EXCLUDE (i) REPLACE ({_ID} AS report_id, "
+                    f"replace(manifest, report_id, {_ID}) AS manifest)"
                 )
+            copies = f"range({numbers.start}, {numbers.stop}) r(i)"
             con.execute(
-                f"COPY (SELECT {row} FROM range({times}) r(i), read_parquet({quote(str(source))}) "
+                f"COPY (SELECT {row} FROM {copies}, read_parquet({quote(str(source))}) "
                 f"ORDER BY report_id) TO {quote(str(path))} (FORMAT parquet, COMPRESSION zstd)"
             )
             stated = replace(
                 file,
-                rows=file.rows * times,
+                rows=file.rows * len(numbers),
                 bytes=path.stat().st_size,
                 sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
             )
@@ -109,24 +130,39 @@ def repeat(base: Store, store: Store, times: int) -> str:
     return str(ids[len(ids) // 2])
 
 
+def _repeat_run(store: Store, count: int) -> None:
+    """Replay a workload once, and copy the record of its run."""
+    if not store.run_ids():
+        words = ("run", str(WORKLOAD), "--collector", "replay")
+        _run(store, *words)
+    record = (store.runs_dir / store.run_ids()[0] / "run.json").read_text()
+    first = store.run_ids()[0]
+    for number in range(len(store.run_ids()), count):
+        directory = store.runs_dir / f"{first}-{number}"
+        directory.mkdir()
+        (directory / "run.json").write_text(record.replace(first, directory.name))
+
+
 def _measured(store: Store, one: str, seed: Path) -> dict[str, Any]:
     (segment,) = store.segments()
-    kernels = f"SELECT sum(instances) FROM cuda_gpu_kern_sum WHERE report_id = '{one}'"
-    by_gpu = "SELECT gpu, count(*) FROM reports GROUP BY gpu"
     found: dict[str, Any] = {
         "catalogue_mb": round((segment.path / f"{CATALOGUE}.parquet").stat().st_size / 1e6, 1),
         "index_mb": round((segment.path / INDEX).stat().st_size / 1e6, 1),
         "segment_mb": round(sum(file.bytes for file in segment.files) / 1e6, 1),
     }
-    for name, words in {
-        "count": ("query", "SELECT count(*) FROM reports"),
-        "by_gpu": ("query", by_gpu),
-        "one_report": ("query", "--report", one, kernels),
-        "list": ("store", "ls"),
-    }.items():
-        found[name] = _run(store, *words)
+    found |= _queries(store, one)
+    found["list"] = _run(store, "store", "ls")
     fill(store, seed, BASE)
     return {**found, "merge": _run(store, "store", "compact", "--grace", "0")}
+
+
+def _queries(store: Store, one: str) -> dict[str, Any]:
+    kernels = f"SELECT sum(instances) FROM cuda_gpu_kern_sum WHERE report_id = '{one}'"
+    return {
+        "count": _run(store, "query", "SELECT count(*) FROM reports"),
+        "by_gpu": _run(store, "query", "SELECT gpu, count(*) FROM reports GROUP BY gpu"),
+        "one_report": _run(store, "query", "--report", one, kernels),
+    }
 
 
 def _run(store: Store, *words: str) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -48,49 +48,126 @@ def types_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def decode(kind: Any, value: Any, where: str = "") -> Any:
+class _Misfit(ValueError):
+    """A value that does not fit; `steps`, names and positions, lead to it from the inside out."""
+
+    def __init__(self, why: str, *steps: str | int) -> None:
+        super().__init__(why)
+        self.steps = [*steps]
+
+    @property
+    def place(self) -> str:
+        """Where the value is, such as tasks[3].label; empty for the whole."""
+        named = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps[::-1])
+        return "".join(named).removeprefix(".")
+
+
+def decode(kind: Any, value: Any) -> Any:
     """Return a JSON value as `kind`: a dataclass, tuple, dict, plain type, or a union of them.
 
     Keys without a field are ignored, and fields without a key get their default.  Raises ValueError
     with the place of a value that does not fit.
     """
+    try:
+        return _decoder(kind)(value)
+    except _Misfit as misfit:
+        raise ValueError(f"{misfit.place or 'the value'} {misfit}") from None
+
+
+@cache
+def _decoder(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that decodes values of a type.
+
+    It is made once per type: stores have thousands of records.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _decode_union(arguments, value, where)
-    if origin is tuple and isinstance(value, list):
-        # Thousands of samples are checked together.
-        if arguments[0] in (float, str) and {*map(type, value)} == {arguments[0]}:
-            return tuple(value)
-        return tuple(decode(arguments[0], v, f"{where}[{n}]") for n, v in enumerate(value))
-    if origin is dict and isinstance(value, dict):
-        return {k: decode(arguments[1], v, _inside(where, k)) for k, v in value.items()}
-    if is_dataclass(kind) and isinstance(value, dict):
-        return _decode_class(kind, value, where)
-    if _fits(kind, value):
-        return value
-    raise ValueError(f"{where or 'the value'} is {_named(value)}")
+        return _union_decoder(arguments)
+    if origin is tuple:
+        return _tuple_decoder(arguments[0])
+    if origin is dict:
+        return _dict_decoder(arguments[1])
+    if is_dataclass(kind):
+        return _class_decoder(kind)
+
+    def plain(value: Any) -> Any:
+        return value if _fits(kind, value) else _refuse(value)
+
+    return plain
 
 
-def _decode_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    if any(_fits(kind, value) for kind in kinds):
-        return value
+def _refuse(value: Any) -> Any:
+    raise _Misfit(f"is {_named(value)}")
+
+
+def _inside(step: str | int, decoder: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return decoder(value)
+    except _Misfit as misfit:
+        misfit.steps.append(step)
+        raise
+
+
+def _union_decoder(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    plain = [kind for kind in kinds if kind in _PLAIN]
     composed = [kind for kind in kinds if kind not in _PLAIN]
-    if composed and value is not None:
-        return decode(composed[0], value, where)
-    raise ValueError(f"{where or 'the value'} is {_named(value)}")
+    compose = _decoder(composed[0]) if composed else _refuse
+
+    def union(value: Any) -> Any:
+        if any(_fits(kind, value) for kind in plain):
+            return value
+        return _refuse(value) if value is None else compose(value)
+
+    return union
 
 
-def _decode_class(kind: Any, value: dict[str, Any], where: str) -> Any:
+def _tuple_decoder(kind: Any) -> Callable[[Any], Any]:
+    inner = _decoder(kind)
+
+    def items(value: Any) -> Any:
+        if not isinstance(value, list):
+            return _refuse(value)
+        # Thousands of samples are checked together.
+        if kind in (float, str) and {*map(type, value)} == {kind}:
+            return tuple(value)
+        return tuple(_inside(number, inner, item) for number, item in enumerate(value))
+
+    return items
+
+
+def _dict_decoder(kind: Any) -> Callable[[Any], Any]:
+    inner = _decoder(kind)
+
+    def items(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return _refuse(value)
+        return {key: _inside(key, inner, item) for key, item in value.items()}
+
+    return items
+
+
+def _class_decoder(kind: Any) -> Callable[[Any], Any]:
     if issubclass(kind, Stated):
-        return kind.of(value)
-    found = {}
-    for item in fields(kind):
-        place = _inside(where, item.name)
-        if item.name in value:
-            found[item.name] = decode(types_of(kind)[item.name], value[item.name], place)
-        elif item.default is MISSING and item.default_factory is MISSING:
-            raise ValueError(f"{place} is missing")
-    return kind(**found)
+        return lambda value: kind.of(value) if isinstance(value, dict) else _refuse(value)
+    types, own = types_of(kind), fields(kind)
+    parts = [(part.name, _decoder(types[part.name])) for part in own]
+    optional = {
+        part.name
+        for part in own
+        if part.default is not MISSING or part.default_factory is not MISSING
+    }
+
+    def members(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return _refuse(value)
+        for name, _ in parts:
+            if name not in value and name not in optional:
+                raise _Misfit("is missing", name)
+        return kind(
+            **{name: _inside(name, inner, value[name]) for name, inner in parts if name in value}
+        )
+
+    return members
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -105,10 +182,6 @@ def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, int) and kind is int:
         return -(2**63) <= value < 2**63
     return kind in _PLAIN and isinstance(value, kind)
-
-
-def _inside(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
 
 
 def _named(value: Any) -> str:
