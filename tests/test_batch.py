@@ -270,6 +270,20 @@ def test_a_name_that_is_no_batch(workload: Path, cli: Cli, tmp_path: Path) -> No
     assert replace(one.batch) == BatchDirectory.find(one.store, one.batch.batch_id).batch
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [("--time", "90", "ambiguous"), ("--only", "slow", "not one of"), ("--set", "n=1", "timeout")],
+)
+def test_options_are_checked_before_there_must_be_a_batch(
+    option: str, value: str, says: str, cli: Cli, store: Store
+) -> None:
+    store.reports_dir.mkdir(parents=True)
+    assert cli("batch", "resume", option, value, "--store", store.root) == 2
+    assert says in cli.err and "no batch here" not in cli.err
+    assert cli("batch", "resume", "--store", store.root) == 2
+    assert "no batch here" in cli.err
+
+
 def test_a_program_without_a_file(cli: Cli, tmp_path: Path) -> None:
     words = [
         "--collector",

@@ -214,9 +214,9 @@ def resume_command(
     from perfpipe.pipelines.batch.settings import given
     from perfpipe.pipelines.slurm.client import Cluster
 
-    directory = _find(batch, store_path)
-    timeout = timeout_of(settings_of(settings))
-    done = resume(directory, Cluster(), states_named(only), given(asked), timeout)
+    # Options are checked before there must be a batch.
+    states, flags, timeout = states_named(only), given(asked), timeout_of(settings_of(settings))
+    done = resume(_find(batch, store_path), Cluster(), states, flags, timeout)
     if as_json:
         numbers = [task.task.index for task in done.tasks]
         click.echo(json_document(tasks=numbers, jobs=[*done.jobs], changes=[*done.changes]))
