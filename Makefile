@@ -21,7 +21,7 @@ LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, mcp.serv
 # a Python that is told to write nothing would compile it in each of the many processes here.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-lowest ready check lint system fuzz bench docs examples clean
+.PHONY: demo test test-lowest ready check lint system soak fuzz bench docs examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
@@ -65,6 +65,10 @@ test-lowest: $(VENV)/bin/python system
 	$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[dev]'
 	$(BIN)/uv pip list --python $(LOWEST)/bin/python
 	LD_PRELOAD=$(JEMALLOC) $(LOWEST)/bin/python -m pytest -n 3 --dist worksteal
+
+# A batch of a thousand tasks on a cluster that fails meanwhile.
+soak: ready
+	$(BIN)/python -m pytest -m soak
 
 # Mutated inputs of every format, each refused in a sentence or read with rows that add up; the same
 # SEED makes the same ones.
