@@ -9,7 +9,9 @@ Segments grow geometrically, so each row is written only a few times.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +40,12 @@ LARGEST = 32 << 20
 #: A segment is rewritten if it holds at most this many times the number of added reports.
 _GROWTH = 2
 
-#: Rows of a row group, few enough that a query of one report reads little.
-_ROW_GROUP = 32_768
+#: Rows of a row group, few enough that a query of one report reads little; of the catalogue, whose
+#: manifests have some kB each.
+_ROW_GROUP, _OF_CATALOGUE = 32_768, 1_024
+
+#: Row groups that are sorted at a time.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -128,17 +134,19 @@ def _write(
     """Write the files of a segment and its index."""
     import duckdb
 
+    reports = frozenset(manifest.report_id for manifest in own).union(*merged.values())
     snapshot = Snapshot(store, [manifest.report_id for manifest in own], merged)
     with open_database() as con:
         try:
+            writer = _Writer(con, directory, sorted(reports))
+            files = _write_catalogue(writer, own, snapshot)
             source = StoreTables(con, snapshot, row_numbers=True)
-            files = _write_catalogue(con, directory, own, snapshot)
             stated = _stated_rows(con, directory)
             for name in [name for name in tables() if name in stated]:
                 source.make(name)
+                sql = f"SELECT * EXCLUDE (file_row_number) FROM {name}"
                 order = "report_id, file_row_number"
-                sql = f"SELECT * EXCLUDE (file_row_number) FROM {name} ORDER BY {order}"
-                files.append(_copy(con, sql, directory, name, tables()[name].signature))
+                files.append(writer.write(name, sql, order, tables()[name].signature))
         except StoreError as error:
             raise StoreError(f"{error}; nothing was changed") from error
         except duckdb.Error as error:
@@ -147,44 +155,87 @@ def _write(
                 "('perfpipe store verify' lists damaged reports)"
             ) from error
     _check(files, stated)
-    reports = frozenset(manifest.report_id for manifest in own).union(*merged.values())
     replaces = frozenset(segment.segment_id for segment in merged)
     Segment(directory, reports, replaces, tuple(files)).write_index(directory)
 
 
+@dataclass(frozen=True)
+class _Writer:
+    """Writes tables into a directory, sorted by report: some of the `reports` at a time.
+
+    So memory does not grow with the segment.
+    """
+
+    con: DuckDBPyConnection
+    directory: Path
+    reports: Sequence[str]
+
+    def write(
+        self, name: str, sql: str, order: str, schema: str, row_group: int = _ROW_GROUP
+    ) -> SegmentFile:
+        """Write the rows of a query; returns the file."""
+        import pyarrow.parquet as pq
+
+        path, rows = self.directory / f"{name}.parquet", 0
+        with ExitStack() as stack:
+            file: pq.ParquetWriter | None = None
+            for first, last in self._ranges(sql, row_group):
+                which = f"WHERE report_id BETWEEN {quote(first)} AND {quote(last)}"
+                # A relation, of which no copy is made.
+                found: Any = self.con.sql(f"{sql} {which} ORDER BY {order}")
+                batches = found.to_arrow_reader(row_group)
+                if file is None:
+                    file = stack.enter_context(
+                        pq.ParquetWriter(
+                            path, batches.schema, compression="zstd", store_schema=False
+                        )
+                    )
+                    file.add_key_value_metadata({"perfpipe.schema_version": str(SCHEMA_VERSION)})
+                for batch in batches:
+                    file.write_batch(batch, row_group)
+                    rows += batch.num_rows
+        stored = StoredTable.of(path, rows, schema)
+        return SegmentFile(path.name, name, schema, stored.rows, stored.bytes, stored.sha256)
+
+    def _ranges(self, sql: str, row_group: int) -> Iterator[tuple[str, str]]:
+        """Yield the first and last reports of parts with about _AT_ONCE row groups."""
+        ((rows,),) = self.con.execute(f"SELECT count(*) FROM ({sql})").fetchall()
+        parts = max(1, math.ceil(rows / (row_group * _AT_ONCE)))
+        step = max(1, math.ceil(len(self.reports) / parts))
+        for at in range(0, max(1, len(self.reports)), step):
+            own = self.reports[at : at + step] or [""]
+            yield own[0], own[-1]
+
+
 def _write_catalogue(
-    con: DuckDBPyConnection, directory: Path, own: Sequence[Manifest], snapshot: Snapshot
+    writer: _Writer, own: Sequence[Manifest], snapshot: Snapshot
 ) -> list[SegmentFile]:
     """Write what segments say of reports; the manifests of merged segments stay on disk."""
     columns = (*MANIFEST_COLUMNS, ("manifest", "VARCHAR", ""))
     rows = [(*manifest_row(m), json.dumps(asdict(m), ensure_ascii=False)) for m in own]
     gaps = [row for m in own for row in gap_rows(m)]
-    return [
-        _write_merged(con, directory, snapshot, CATALOGUE, columns, rows),
-        _write_merged(
-            con, directory, snapshot, "collection_gaps", CATALOGUE_TABLES["collection_gaps"], gaps
-        ),
-    ]
+    every = (
+        (CATALOGUE, columns, rows),
+        ("collection_gaps", CATALOGUE_TABLES["collection_gaps"], gaps),
+    )
+    return [_write_merged(writer, snapshot, name, own, rows) for name, own, rows in every]
 
 
 def _write_merged(
-    con: DuckDBPyConnection,
-    directory: Path,
+    writer: _Writer,
     snapshot: Snapshot,
     name: str,
     columns: Sequence[ColumnSpec],
     rows: Sequence[Sequence[Any]],
 ) -> SegmentFile:
-    """Write rows and those of merged segments; columns that older versions lack are NULL.
-
-    Manifests are large, so the catalogue, which has one per report, is not sorted by them too.
-    """
-    create_table(con, name, columns, rows)
-    parts = [f"FROM {name}", *(f"FROM {rows_of(files)}" for files in snapshot.files(name))]
+    """Write rows and those of merged segments; columns that older versions lack are NULL."""
+    create_table(writer.con, name, columns, rows)
+    sources = [f"FROM {name}", *(f"FROM {rows_of(files)}" for files in snapshot.files(name))]
     listed = ", ".join(column for column, *_ in columns)
-    order = "report_id" if name == CATALOGUE else "ALL"
-    sql = f"SELECT {listed} FROM ({' UNION ALL BY NAME '.join(parts)}) ORDER BY {order}"
-    return _copy(con, sql, directory, name, _signature(columns))
+    sql = f"SELECT {listed} FROM ({' UNION ALL BY NAME '.join(sources)})"
+    # A report has one row in the catalogue, so that manifests need not be sorted by.
+    order, row_group = ("report_id", _OF_CATALOGUE) if name == CATALOGUE else ("ALL", _ROW_GROUP)
+    return writer.write(name, sql, order, _signature(columns), row_group)
 
 
 def _stated_rows(con: DuckDBPyConnection, directory: Path) -> dict[str, int]:
@@ -207,22 +258,6 @@ def _stated_rows(con: DuckDBPyConnection, directory: Path) -> dict[str, int]:
 
 def _signature(spec: Sequence[ColumnSpec]) -> str:
     return schema_signature([(name, kind) for name, kind, _ in spec])
-
-
-def _copy(
-    con: DuckDBPyConnection, sql: str, directory: Path, name: str, schema: str
-) -> SegmentFile:
-    path = directory / f"{name}.parquet"
-    con.execute(
-        f"COPY ({sql}) TO {quote(str(path))} (FORMAT parquet, COMPRESSION zstd, "
-        f"ROW_GROUP_SIZE {_ROW_GROUP}, "
-        f"KV_METADATA {{'perfpipe.schema_version': '{SCHEMA_VERSION}'}})"
-    )
-    ((rows,),) = con.execute(
-        f"SELECT count(*) FROM read_parquet({quote(pattern_of(path))})"
-    ).fetchall()
-    stored = StoredTable.of(path, int(rows), schema)
-    return SegmentFile(path.name, name, schema, stored.rows, stored.bytes, stored.sha256)
 
 
 def _check(files: Sequence[SegmentFile], stated: Mapping[str, int]) -> None:

@@ -81,7 +81,12 @@ def _clone(store: Store, report: str, number: int) -> str:
     return clone
 
 
-def test_answers_stay_the_same(filled: Store) -> None:
+@pytest.mark.parametrize("at_once", [compaction._AT_ONCE, 1e-4])
+def test_answers_stay_the_same(
+    at_once: float, filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if each report is sorted by itself."""
+    monkeypatch.setattr(compaction, "_AT_ONCE", at_once)
     before, ids = _answers(filled), filled.report_ids()
     manifests = filled.manifests()
     done = compact(filled, grace_s=0)
