@@ -32,6 +32,7 @@ from perfpipe.sweeping import sweep
 from perfpipe.verify import damage
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from duckdb import DuckDBPyConnection
 
 #: Reports with larger files are not compacted: copying them costs more than it saves.
@@ -174,7 +175,7 @@ class _Writer:
         self, name: str, sql: str, order: str, schema: str, row_group: int = _ROW_GROUP
     ) -> SegmentFile:
         """Write the rows of a query; returns the file."""
-        import pyarrow.parquet as pq
+        from perfpipe.tablewriter import open_parquet
 
         path, rows = self.directory / f"{name}.parquet", 0
         with ExitStack() as stack:
@@ -185,11 +186,8 @@ class _Writer:
                 found: Any = self.con.sql(f"{sql} {which} ORDER BY {order}")
                 batches = found.to_arrow_reader(row_group)
                 if file is None:
-                    file = stack.enter_context(
-                        pq.ParquetWriter(
-                            path, batches.schema, compression="zstd", store_schema=False
-                        )
-                    )
+                    file = open_parquet(path, batches.schema, "report_id")
+                    stack.enter_context(file)
                     file.add_key_value_metadata({"perfpipe.schema_version": str(SCHEMA_VERSION)})
                 for batch in batches:
                     file.write_batch(batch, row_group)

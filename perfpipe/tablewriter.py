@@ -19,6 +19,23 @@ ROW_GROUP = 262_144
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
+def open_parquet(path: Path, schema: pa.Schema, *keys: str) -> pq.ParquetWriter:
+    """Return a writer of a table.  Readers can skip row groups by times, and by the `keys`."""
+    integers = [field.name for field in schema if pa.types.is_integer(field.type)]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        # Times and ids differ little from row to row: deltas are smaller than a dictionary, and
+        # faster to write and read.
+        use_dictionary=[name for name in schema.names if name not in integers],
+        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        write_statistics=[*keys, *(name for name in integers if name.endswith("_ns"))],
+    )
+
+
 class TableWriter:
     """Adds `report_id`, orders the columns as the data model states and writes row groups.
 
@@ -59,20 +76,7 @@ class TableWriter:
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         if self._writer is None:
-            integers = [field.name for field in schema if pa.types.is_integer(field.type)]
-            self._writer = pq.ParquetWriter(
-                self.path,
-                schema,
-                compression="zstd",
-                compression_level=1,
-                store_schema=False,
-                # Times and ids differ little from row to row: deltas are smaller than a dictionary,
-                # and faster to write and read.
-                use_dictionary=[name for name in schema.names if name not in integers],
-                column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-                # Statistics that let readers skip row groups.
-                write_statistics=[name for name in integers if name.endswith("_ns")],
-            )
+            self._writer = open_parquet(self.path, schema)
             self._writer.add_key_value_metadata(self._table.schema.metadata)
         return self._writer
 
