@@ -67,12 +67,16 @@ class Compared:
 
 
 def compare(
-    plain: Sequence[Results], other: Sequence[Results], tolerance: float | None = None
+    plain: Sequence[Results],
+    other: Sequence[Results],
+    tolerance: float | None = None,
+    *,
+    exact: bool = False,
 ) -> Compared:
     """Compare the results of other launches with those of plain launches.
 
     `tolerance` is the relative error of the first results that a lever may cause; rounding of the
-    type of the results is always allowed.
+    type of the results is always allowed, except with `exact`, which allows only scatter.
     """
     if not plain or not other:
         return Compared(Kind.UNKNOWN, "there are no launches to compare")
@@ -88,7 +92,10 @@ def compare(
     if not numbers and not any(one.kind in (Kind.DIFFER, Kind.IDENTICAL) for one in found):
         unnamed = all(one.printed.numbers for one in plain)
         found.append(Judged(Kind.UNKNOWN, _UNNAMED if unnamed else _NO_RESULTS))
-    return Compared(worst(found).kind, _sentence(_why(found)), comparison.points)
+    kind, why = worst(found).kind, _why(found)
+    if exact and kind == Kind.WITHIN_TOLERANCE:
+        kind, why = Kind.DIFFER, f"identical results are expected, but {why}"
+    return Compared(kind, _sentence(why), comparison.points)
 
 
 def _why(found: Sequence[Judged]) -> str:
@@ -307,9 +314,8 @@ class _Comparison:
         own = [one.printed.numbers for one in both]
         plain, other = own[: len(self._plain)], own[len(self._plain) :]
         recorded = any(one.series for one in self._plain)
-        learns = any(
-            any(c.get("steps") for c in one.counts.values()) for one in self._plain
-        ) or any("loss" in number.name for number in plain[0])
+        trains = any(any(c.get("steps") for c in one.counts.values()) for one in self._plain)
+        learns = any("loss" in key.name and len({*own}) > 2 for key, own in plain[0].items())
         for key in plain[0]:
             if not all(key in one for one in plain):
                 continue
@@ -323,6 +329,7 @@ class _Comparison:
                 key,
                 [one[key] for one in plain],
                 [one[key] for one in other],
+                trains=trains,
                 learns=learns,
                 trusted=recorded,
             )
@@ -333,9 +340,15 @@ class _Comparison:
         plain: Sequence[Vector],
         other: Sequence[Vector],
         *,
+        trains: bool,
         learns: bool,
         trusted: bool,
     ) -> Iterator[Judged]:
+        """Compare a number in the course of a launch.
+
+        `trains` says that optimizer steps were recorded, `learns` that losses were printed which
+        change: then training amplifies rounding, but without a record the first number must agree.
+        """
         name = key.name
         if key.line == VALIDATION and {*plain[0]} != {*other[0]}:
             # The program has compared its result with a reference, within its own tolerance.
@@ -367,7 +380,16 @@ class _Comparison:
                 "seed",
                 unseeded=True,
             )
-        elif learns:
+        elif trains or learns:
+            if not trains and len(curve.steps) > 1:
+                yield self._first(
+                    f"the first {name}",
+                    [one[:1] for one in plain],
+                    [one[:1] for one in other],
+                    self._limits["results.printed_times"],
+                    limit,
+                    curve.step_change,
+                )
             yield judged(curve, self._rounding, growing=False)
         else:
             unseeded = float("inf") if trusted else limit

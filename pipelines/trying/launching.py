@@ -83,6 +83,11 @@ class Arm:
         return max(allowed, default=None)
 
     @property
+    def exact(self) -> bool:
+        """Whether its levers promise identical results."""
+        return bool(self.levers) and all(lever.expect == "identical" for lever in self.levers)
+
+    @property
     def arguments(self) -> Params:
         """The parameters that its levers change."""
         return {name: value for own in self.levers for name, value in own.arguments.items()}

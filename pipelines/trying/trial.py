@@ -266,7 +266,7 @@ class Trying:
         """
         plain = [launched.results for launched in self.plain_results]
         own = [launched.results for launched in self.bench.done[arm.name]]
-        found = compare(plain, own, arm.tolerance)
+        found = compare(plain, own, arm.tolerance, exact=arm.exact)
         verify &= any(lever.verify for lever in arm.levers)
         if found.kind in EQUAL_RESULTS or not verify or not self.bench.fits([PLAIN, arm]):
             return found
@@ -275,7 +275,8 @@ class Trying:
         again = self.bench.launch(arm, counts=False, verify=True)
         if again.failure is not None:
             return found
-        alike = compare([self._verified.results], [again.results], arm.tolerance)
+        pair = [self._verified.results], [again.results]
+        alike = compare(*pair, arm.tolerance, exact=arm.exact)
         return alike if alike.kind in EQUAL_RESULTS else found
 
     def helpful(self, chosen: Sequence[Candidate]) -> list[Candidate]:
