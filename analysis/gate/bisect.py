@@ -104,7 +104,8 @@ class Answer:
 
     `total` is the change from GOOD to BAD; `step` that from `before` to `after` in fresh rounds,
     None if these were not measured.  `parts` are that from `before` to `after` and those around it,
-    as far as their ends were launched with GOOD or BAD.
+    as far as their ends were launched with GOOD or BAD.  `partial` says that the change has several
+    steps, and that only a part of the history was searched.
     """
 
     outcome: Outcome
@@ -113,6 +114,7 @@ class Answer:
     total: Change
     step: Change | None = None
     parts: tuple[Part, ...] = ()
+    partial: bool = False
 
     @property
     def searched(self) -> Part | None:
@@ -206,7 +208,10 @@ def next_step(history: History) -> Ask | Answer:
         return Answer(Outcome.UNDECIDED, *ends, total)
     search = _narrowed(history)
     step = search.next_step(total)
-    return replace(step, parts=_parts(history, step)) if isinstance(step, Answer) else step
+    if isinstance(step, Ask):
+        return step
+    partial = (search.first, search.last) != ends
+    return replace(step, parts=_parts(history, step), partial=partial)
 
 
 def like(history: History, place: int, ends: tuple[int, int]) -> Like:

@@ -48,6 +48,7 @@ class Found:
     """The answer of a bisection, with what it took: probes and launches.
 
     `launches` counts all, also warm-ups and failed ones; `measured` those that the answer is from.
+    `rounds` is the largest number that compare two places.
     `runs` are those of the places before and after the change in fresh rounds; `skipped` says why
     places could not be measured.
     """
@@ -57,6 +58,7 @@ class Found:
     probes: int
     launches: int
     measured: int
+    rounds: int
     skipped: dict[int, str]
     runs: tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -122,6 +124,7 @@ class Bisection:
             len(history.probes),
             self._record.launches,
             self.measured,
+            self._rounds,
             skipped,
             (runs[0], runs[1]),
         )

@@ -39,11 +39,15 @@ def headline(found: Found, line: Line) -> str:
         case Outcome.NOT_REPRODUCIBLE:
             return f"Not reproducible: {total}, which is within {found.limit_pct:.3g} %"
         case Outcome.UNDECIDED if answer.after - answer.before < len(line.names) - 1:
+            what = "a part of this" if answer.partial else "the change"
             return (
-                f"Undecided: {total}; the change probably came after {before}, at the latest with "
+                f"Undecided: {total}; {what} probably came after {before}, at the latest with "
                 f"{after}"
             )
-    return f"Undecided: {total}; more rounds may decide (--rounds)"
+    return (
+        f"Undecided: {total}, which may be noise after {counted(found.rounds, 'round')}; try "
+        f"--rounds {2 * found.rounds}"
+    )
 
 
 def notes(found: Found, line: Line) -> Iterator[str]:
