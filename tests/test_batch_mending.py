@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from slurm_site import Site, write_workload
 
 from perfpipe.batchrecord import State
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.batch.canceling import cancel
 from perfpipe.pipelines.batch.changing import change, timeout_of
 from perfpipe.pipelines.batch.collecting import collect
 from perfpipe.pipelines.batch.disk import BatchDirectory
@@ -168,6 +170,45 @@ def test_an_edited_file_and_options_change_later_jobs(workload: Path, tmp_path: 
         change(directory, Slurm(), None)
     workload.unlink()
     assert change(directory, Slurm(), 30.0).said == ["timeout: 900 -> 30"]
+
+
+def test_a_refused_resume_changes_nothing(workload: Path, tmp_path: Path) -> None:
+    directory = batch(workload, tmp_path / "store")
+    cluster = Said()
+    submitted(directory, cluster)
+    for at in range(4):
+        element(directory, 1, at)
+        cluster.say("101", at, JobIs.COMPLETED)
+    before, kept = state_of(directory, cluster), directory.flags()
+    run = directory.batch.runs[0].run_id
+    slurm = directory.slurm(run)
+    assert [task.state for task in before.tasks].count(State.FAILED) == 2
+    no = TaskFailed("sbatch: invalid partition specified: nosuch")
+    refusing = replace(cluster, refuses=no)
+    for _ in range(2):
+        with pytest.raises(TaskFailed, match="invalid partition"):
+            resume(directory, refusing, flags=Slurm(partition="nosuch"), timeout=7.0)
+    assert state_of(directory, cluster).tasks == before.tasks
+    assert (directory.flags(), directory.slurm(run)) == (kept, slurm)
+    done = resume(directory, cluster)
+    assert len(done.tasks) == 2 and not done.changes
+
+
+def test_a_collector_that_waits_is_replaced_or_canceled(workload: Path, tmp_path: Path) -> None:
+    directory = batch(workload, tmp_path / "store")
+    cluster = Said()
+    submitted(directory, cluster)
+    for at in range(4):
+        cluster.say("101", at, JobIs.PENDING)
+    cluster.say("102", None, JobIs.PENDING)
+    canceled = cancel(directory, cluster, None)
+    assert (canceled.tasks, canceled.collector) == ([0, 1, 2, 3], "102"), "there are no results"
+    for at in range(4):
+        cluster.say("101", at, JobIs.CANCELLED)
+    cluster.say("102", None, JobIs.PENDING)  # as if it had been kept
+    assert cancel(directory, cluster, None).collector == "102"
+    resume(directory, cluster)
+    assert cluster.asked[-1] == ["102"], "the new collector takes its place"
 
 
 def test_a_timeout_is_the_only_setting_that_can_change() -> None:

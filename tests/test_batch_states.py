@@ -72,7 +72,7 @@ def test_what_was_cancelled_before_it_started(workload: Path, tmp_path: Path) ->
     cluster.say("101", 0, JobIs.RUNNING)
     for at in (1, 2, 3):
         cluster.say("101", at, JobIs.PENDING)
-    assert cancel(directory, cluster, "1,3") == [1, 3]
+    assert cancel(directory, cluster, "1,3").tasks == [1, 3]
     assert cluster.asked[-1] == ["101_[1,3]"]
     del cluster.rows["101", 1], cluster.rows["101", 3], cluster.rows["101", 2]
     states = [task.state for task in state_of(directory, cluster).tasks]

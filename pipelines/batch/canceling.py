@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from perfpipe.errors import InputError
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.state import state_of
@@ -11,21 +13,38 @@ from perfpipe.pipelines.slurm.states import State as JobIs
 from perfpipe.pipelines.slurm.states import indices
 
 
-def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> list[int]:
-    """Cancel tasks, such as 3,7-9, or all that may still run; return the canceled ones.
+@dataclass(frozen=True)
+class Canceled:
+    """What was canceled: tasks, and the collector's job."""
 
-    Other tasks of the same job end with them.  The collector keeps running and reports the results
-    so far.  Raises InputError for an invalid list of tasks.
+    tasks: list[int]
+    collector: str | None = None
+
+
+def cancel(directory: BatchDirectory, cluster: Cluster, wanted: str | None) -> Canceled:
+    """Cancel tasks, such as 3,7-9, or all that may still run.
+
+    Other tasks of the same job end with them.  The collector stays and reports the results so far,
+    unless all are canceled and there is none, or only a waiting collector is left.  Raises
+    InputError for an invalid list of tasks.
     """
     numbers = None if wanted is None else _numbers(wanted, directory.batch.tasks)
-    live = [task for task in state_of(directory, cluster).tasks if task.state.in_flight]
+    state = state_of(directory, cluster)
+    live = [task for task in state.tasks if task.state.in_flight]
     chosen = {task.element for task in live if numbers is None or task.task.index in numbers}
     chosen.discard(None)
     elements = sorted(one for one in chosen if one)
     if elements:
         directory.write_ended(dict.fromkeys(elements, JobIs.CANCELLED.value))
         cluster.cancel(_compact(elements))
-    return sorted(task.task.index for task in live if task.element in chosen)
+    ended = sorted(task.task.index for task in live if task.element in chosen)
+    collector = state.collector
+    if wanted is not None or collector is None or collector.state != JobIs.PENDING:
+        return Canceled(ended)
+    if live and state.results:
+        return Canceled(ended)
+    cluster.cancel([collector.job])
+    return Canceled(ended, collector.job)
 
 
 def _numbers(text: str, count: int) -> frozenset[int]:

@@ -25,22 +25,30 @@ class Change:
     """The workloads of a batch as later jobs use them, by run, and the options of command lines.
 
     `timeout` is that of a task, if a command line gave it, s.  `said` are the options that differ,
-    as `time: 0-00:01:00 -> 0-00:05:00`.
+    as `time: 0-00:01:00 -> 0-00:05:00`.  `before` is what they replace.
     """
 
     workloads: Mapping[str, Workload]
     flags: Slurm | None
     timeout: float | None
-    said: Sequence[str]
+    said: Sequence[str] = ()
+    before: Change | None = None
 
     def slurm(self, run_id: str) -> Slurm:
         """Return the Slurm options of a run."""
         return self.workloads[run_id].slurm or Slurm()
 
     def write(self, directory: BatchDirectory) -> None:
-        """Keep the change; the caller has claimed the batch."""
-        if not self.said:
-            return
+        """Keep the change, if it is one; the caller has claimed the batch."""
+        if self.said:
+            self._keep(directory)
+
+    def undo(self, directory: BatchDirectory) -> None:
+        """Keep what was there before."""
+        if self.said and self.before is not None:
+            self.before._keep(directory)
+
+    def _keep(self, directory: BatchDirectory) -> None:
         for run_id, workload in self.workloads.items():
             directory.write_workload(run_id, workload)
         if self.flags is not None:
@@ -57,12 +65,12 @@ def change(directory: BatchDirectory, flags: Slurm, timeout: float | None) -> Ch
     before, kept_s = directory.flags()
     timeout = kept_s if timeout is None else timeout
     given = None if before is None else merged(before, flags)
-    workloads, said = {}, dict[str, None]()
+    workloads, olds, said = {}, {}, dict[str, None]()
     for run in directory.batch.runs:
-        old = directory.workload(run.run_id)
+        old = olds[run.run_id] = directory.workload(run.run_id)
         new = workloads[run.run_id] = _changed(directory, run, old, given, flags, timeout)
         said |= dict.fromkeys(_differences(old, new))
-    return Change(workloads, given, timeout, [*said])
+    return Change(workloads, given, timeout, [*said], Change(olds, before, kept_s))
 
 
 def _changed(

@@ -303,6 +303,12 @@ class BatchDirectory:
         with storing(path), contextlib.suppress(FileNotFoundError):
             path.rename(path.with_name(f"result-attempt-{attempt}.json"))
 
+    def put_back(self, task: BatchTask, attempt: int) -> None:
+        """Let the result of a failed attempt be that of the task again."""
+        path = self.result_path(task)
+        with storing(path), contextlib.suppress(FileNotFoundError):
+            path.with_name(f"result-attempt-{attempt}.json").rename(path)
+
     # Attempts
 
     def attempts(self) -> dict[int, int]:

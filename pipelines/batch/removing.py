@@ -45,5 +45,5 @@ def _require_ended(directory: BatchDirectory, state: BatchState) -> None:
         what = counted(running, "task") if running else "the collector"
         raise InputError(
             f"{directory.batch.batch_id}: {what} may still run; 'perfpipe batch cancel "
-            f"--batch {directory.batch.batch_id}' ends the tasks"
+            f"--batch {directory.batch.batch_id}' ends {'them' if running else 'it if it waits'}"
         )

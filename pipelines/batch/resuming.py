@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfpipe.batchrecord import Stage, State, TaskState
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.batch.changing import Change, change
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.packing import expected_seconds
@@ -19,8 +19,9 @@ from perfpipe.pipelines.batch.submitting import (
     submit,
 )
 from perfpipe.pipelines.claim import claimed
-from perfpipe.pipelines.slurm.client import Cluster
+from perfpipe.pipelines.slurm.client import Cluster, Unreachable
 from perfpipe.pipelines.slurm.options import Slurm
+from perfpipe.pipelines.slurm.states import State as JobIs
 
 #: States that are the scheduler's fault; their tasks are resubmitted automatically.
 _BROKEN = (State.NODE_FAILURE, State.PREEMPTED)
@@ -105,6 +106,9 @@ def resume(
             return Resumed()
         changed = change(directory, flags or Slurm(), timeout)
         jobs = resubmit(directory, cluster, again, "resume", jobs_in_flight(state), changed)
+        if (old := state.collector) is not None and old.state == JobIs.PENDING:
+            # The new one waits for all jobs; the old one may wait for what never happens.
+            cluster.cancel([old.job])
         return Resumed(again, jobs, changed.said)
 
 
@@ -118,7 +122,7 @@ def resubmit(
 ) -> list[str]:
     """Resubmit tasks and return the jobs; the collector waits for these and for `others`.
 
-    A change is kept once it is known to fit the cluster.  Results of failed attempts are set aside.
+    Results of failed attempts are set aside.  Nothing changes for tasks whose job Slurm refuses.
     The caller has claimed the batch.
     """
     of = directory.slurm if changed is None else changed.slurm
@@ -133,7 +137,20 @@ def resubmit(
         changed.write(directory)
     for task in tasks:
         directory.set_aside(task.task, task.attempts)
-    return submit(directory, cluster, arrays, reason, others)
+    known = len(directory.submissions())
+    try:
+        return submit(directory, cluster, arrays, reason, others)
+    except Unreachable:
+        raise  # the jobs may exist
+    except PerfpipeError:
+        new = directory.submissions()[known:]
+        taken = {index for own in new if own.job for one in own.what.elements for index in one}
+        for task in tasks:
+            if task.task.index not in taken:
+                directory.put_back(task.task, task.attempts)
+        if changed is not None and not taken:
+            changed.undo(directory)
+        raise
 
 
 def adopt_orphans(directory: BatchDirectory, cluster: Cluster) -> int:

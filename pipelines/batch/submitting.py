@@ -85,7 +85,12 @@ def submit(
     first = directory.batch.runs[0].run_id
     one = Array([()], arrays[0].slurm if arrays else directory.slurm(first))
     after = (*jobs, *others)
-    return [*jobs, _submit(directory, cluster, Stage.COLLECT, one, after, reason)]
+    try:
+        return [*jobs, _submit(directory, cluster, Stage.COLLECT, one, after, reason)]
+    except PerfpipeError as error:
+        if jobs:
+            error.args = (f"{error}; this is the collector, the tasks were submitted",)
+        raise
 
 
 def scripts(directory: BatchDirectory, arrays: Sequence[Array]) -> list[tuple[Submission, str]]:

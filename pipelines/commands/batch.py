@@ -155,8 +155,9 @@ def logs_command(task: int, batch: str | None, store_path: str | None) -> None:
 def cancel_command(tasks: str | None, batch: str | None, store_path: str | None) -> None:
     """Cancel tasks such as 3,7-9, or all unfinished tasks.
 
-    Results of finished tasks are kept.  Canceling one task of a job also cancels the other
-    unfinished tasks of that job.
+    Results of finished tasks are kept, and the collector reports them.  Canceling one task of a job
+    also cancels the other unfinished tasks of that job.  The collector is canceled too if there are
+    no results, or if all tasks have ended and it still waits.
 
     \b
     perfpipe batch cancel
@@ -166,9 +167,11 @@ def cancel_command(tasks: str | None, batch: str | None, store_path: str | None)
     from perfpipe.pipelines.slurm.client import Cluster
 
     directory = _find(batch, store_path)
-    ended = cancel(directory, Cluster(), tasks)
+    done = cancel(directory, Cluster(), tasks)
+    ended = done.tasks
     numbers = ", ".join(str(index) for index in ended[:20]) + (", ..." if len(ended) > 20 else "")
-    click.echo(f"{counted(len(ended), 'task')} canceled" + (f": {numbers}" if ended else ""))
+    what = f"{counted(len(ended), 'task')} canceled" + (f": {numbers}" if ended else "")
+    click.echo(f"{what}; so is the collector" if done.collector else what)
 
 
 @batch_command.command("resume")
