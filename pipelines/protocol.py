@@ -48,9 +48,12 @@ class ProgramOutput:
             case "validation" if self.validation is None or self.validation.ok:
                 # Every rank reports validation: one failure is enough.
                 self.validation = Validation.of({**content, "ok": bool(content.get("ok"))})
-            case "time" if isinstance(times := content.get("ms"), list):
+            case "time":
+                stated = content.get("ms")
+                # An empty list is no time either.
+                times = stated if isinstance(stated, list) and stated else [stated]
                 self.times_ms += [float(ms) for ms in times if _is_time(ms)]
-                self.invalid_times += [str(ms)[:_SHOWN] for ms in times if not _is_time(ms)]
+                self.invalid_times += [json.dumps(ms)[:_SHOWN] for ms in times if not _is_time(ms)]
                 self.method = str(content["method"]) if "method" in content else self.method
             case "kernel":
                 self.kernel = Kernel.of(content)

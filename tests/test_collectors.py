@@ -29,7 +29,7 @@ kind = sys.argv[1]
 def say(what, **more): print(json.dumps({"perfpipe": what, **more}), flush=True)
 if kind == "garbage":
     sys.stdout.buffer.write(bytes(range(256)) * 50 + b"\\n{not json}\\n[1]\\n{\\"perfpipe\\": 3}\\n")
-    sys.stdout.buffer.write(b'{"perfpipe": "time", "ms": "x"}\\n' + b"[" * 9999 + b"\\n")
+    sys.stdout.buffer.write(b'{"perfpipe": "other", "ms": "x"}\\n' + b"[" * 9999 + b"\\n")
     sys.stdout.flush()
 say("validation", ok=kind != "wrong", max_abs_error=0.5)
 if kind == "crash":
@@ -234,14 +234,27 @@ def test_nothing_that_a_program_prints_breaks_the_reader(line: str) -> None:
     assert all(ms > 0 for ms in said.times_ms)
 
 
-@pytest.mark.parametrize("printed", ["0", "-1.5", "NaN", "Infinity", '"fast"', "true", "[1]"])
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *(f'"ms": [1, {ms}]' for ms in ("0", "-1.5", "NaN", "Infinity", '"fast"', "true", "[1]")),
+        *(f'"ms": {ms}' for ms in ("[]", "0", "1e400", '"5.0"', "null")),
+        '"time": [1]',
+    ],
+)
 def test_a_time_that_is_none_is_a_failure(printed: str, cli: Cli, tmp_path: Path) -> None:
-    text = f'{{"perfpipe": "time", "ms": [1, {printed}]}}'
+    text = f'{{"perfpipe": "time", {printed}}}'
     (tmp_path / "program.py").write_text(f"print({text!r})")
     assert cli("run", "--collector", "timing", "--", "python3", "program.py") == 1
     assert "a time is a number of ms above 0" in cli.err
     ((task,),) = (run.tasks for run in Store(tmp_path / "store").runs())
     assert (task.status, task.failure, task.times_ms) == ("failed", "invalid_time", ())
+
+
+def test_a_single_time_needs_no_list() -> None:
+    said = ProgramOutput()
+    said.feed('{"perfpipe": "time", "ms": 5}')
+    assert (said.times_ms, said.invalid_times) == ([5.0], [])
 
 
 def test_a_wrong_rank_counts() -> None:
