@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from perfpipe.runrecord import Kernel, Validation
 
@@ -51,7 +52,7 @@ class ProgramOutput:
             case "time":
                 stated = content.get("ms")
                 # An empty list is no time either.
-                times = stated if isinstance(stated, list) and stated else [stated]
+                times: list[Any] = stated if isinstance(stated, list) and stated else [stated]
                 self.times_ms += [float(ms) for ms in times if _is_time(ms)]
                 self.invalid_times += [json.dumps(ms)[:_SHOWN] for ms in times if not _is_time(ms)]
                 self.method = str(content["method"]) if "method" in content else self.method

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, did_you_mean
 from perfpipe.pipelines.evaluate.block import Evaluate
 from perfpipe.pipelines.faults import explain
 from perfpipe.pipelines.slurm.options import Slurm
@@ -405,16 +406,26 @@ class Workload(_Model):
         return self.model_copy(update={"collect": collect})
 
 
-def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:
+def load_workload(
+    path: Path, overrides: Mapping[str, list[Scalar]] | None = None, *, alone: bool = True
+) -> Workload:
     """Read a workload file; `overrides` replace matrix parameters (--set).
 
-    Raises InputError with file and line of every error.
+    Overrides of parameters that the file does not have are an error, unless it is not `alone`: then
+    they are for other files.  Raises InputError with file and line of every error.
     """
     value, node = load(path)
     if not isinstance(value, dict):
         raise InputError(f"{path}: not a workload (a mapping with version, name, command, ...)")
     if overrides:
-        value = _override(value, overrides)
+        known = _parameters(value)
+        unknown = [name for name in overrides if name not in known and not _used(name, value)]
+        if unknown and alone:
+            raise InputError(
+                f"{path}: no parameter {unknown[0]}{did_you_mean(unknown[0], known)} "
+                f"(known: {', '.join(sorted(known))})"
+            )
+        value = _override(value, {k: v for k, v in overrides.items() if k not in unknown})
     try:
         return Workload.model_validate(value)
     except ValidationError as error:
@@ -423,6 +434,23 @@ def load_workload(path: Path, overrides: Mapping[str, list[Scalar]] | None = Non
             for fault in error.errors()
         ]
         raise InputError("\n".join(faults)) from error
+
+
+def _parameters(value: Mapping[str, Any]) -> set[str]:
+    """Return the names that --set can have for a workload file, before it is validated."""
+    tune = value.get("tune")
+    rows = [
+        value.get("matrix"),
+        tune.get("parameters") if isinstance(tune, dict) else None,
+        *(value.get("include") or []),
+        *(size if isinstance(size, dict) else {"size": size} for size in value.get("sizes") or []),
+    ]
+    return {*_SETTINGS, *(str(name) for row in rows if isinstance(row, dict) for name in row)}
+
+
+def _used(name: str, value: Mapping[str, Any]) -> bool:
+    """Return whether a text of a workload file has a placeholder of this name."""
+    return "{" + name + "}" in json.dumps(value, default=str)
 
 
 def _override(value: dict[str, Any], overrides: Mapping[str, list[Scalar]]) -> dict[str, Any]:

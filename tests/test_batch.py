@@ -284,6 +284,19 @@ def test_options_are_checked_before_there_must_be_a_batch(
     assert "no batch here" in cli.err
 
 
+def test_a_parameter_that_no_workload_has(workload: Path, cli: Cli, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(workload.read_text().replace("name: w", "name: v").replace(", n: [1, 2]", "")
+                     .replace(', "{n}"', ', "1"'))  # fmt: skip
+    words = ["batch", "submit", "--dry-run", "--json", "--collector", "timing"]
+    assert cli(*words, workload, "--set", "kidn=ok") == 2
+    assert "no parameter kidn; did you mean 'kind'?" in cli.err
+    assert cli(*words, workload, other, "--set", "kidn=ok") == 2
+    assert "--set kidn: no parameter of any of the workloads" in cli.err
+    assert cli(*words, workload, other, "--set", "n=7", "--set", "kind=ok") == 0, cli.err
+    assert [task["label"] for task in json.loads(cli.out)["tasks"]] == ["kind=ok n=7", "kind=ok"]
+
+
 def test_a_program_without_a_file(cli: Cli, tmp_path: Path) -> None:
     words = [
         "--collector",

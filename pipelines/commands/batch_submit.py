@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfpipe.errors import PerfpipeError
+from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import (
     WithProgram,
@@ -27,6 +27,7 @@ from perfpipe.units import counted
 if TYPE_CHECKING:
     from perfpipe.pipelines.slurm.client import Cluster
     from perfpipe.pipelines.slurm.limits import Limits
+    from perfpipe.pipelines.workload import Workload
 
 
 #: Options that are passed on to Slurm, with their metavar and text.
@@ -177,7 +178,12 @@ def batch_submit_command(
         frozen = freezing.freeze_inputs(paths, slurm=slurm_options(flags=flags), **common)
     else:
         chosen = settings_of(settings)
-        wanted = [freezing.Wanted(load_workload(Path(path), chosen), Path(path)) for path in paths]
+        # Of several files, each takes the parameters that it has.
+        wanted = [
+            freezing.Wanted(load_workload(Path(path), chosen, alone=len(paths) == 1), Path(path))
+            for path in paths
+        ]
+        _require_known(chosen, [one.workload for one in wanted])
         if program is not None:
             alone = program_of(
                 program,
@@ -227,6 +233,19 @@ def batch_submit_command(
     elements = counted(sum(len(array.elements) for array in arrays), "job")
     say(f"{tasks} in {elements}; the collector is job {jobs[-1]}")
     click.echo(batch_id)
+
+
+def _require_known(settings: Iterable[str], workloads: Sequence[Workload]) -> None:
+    """Raise InputError for a setting of --set that is of none of several workloads."""
+    from perfpipe.pipelines.tasks import combinations
+
+    if not workloads:
+        return
+    known = {name for one in workloads for params in combinations(one) for name in params}
+    known |= type(workloads[0]).model_fields.keys()
+    for name in settings:
+        if name not in known:
+            raise InputError(f"--set {name}: no parameter of any of the workloads")
 
 
 def _limits(cluster: Cluster, dry_run: bool) -> Limits | None:
