@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Cli
 
+from perfpipe.pipelines.trying.levers import Lever, exclusive
 from perfpipe.store import Store
 from perfpipe.trialrecord import WAITS, read_all
 
@@ -46,7 +47,8 @@ def _workload(folder: Path, program: str, levers: Mapping[str, Any]) -> Path:
     content = {
         "version": 1,
         "name": "w",
-        "command": ["{python}", "program.py"],
+        "command": ["{python}", "program.py", "{n}"],
+        "matrix": {"n": [1]},
         "levers": levers,
         "timeout": 60,
     }
@@ -108,6 +110,24 @@ def test_without_a_gain_the_answer_says_why(work: Path, cli: Cli) -> None:
     assert "but the results differ" in cli.out.splitlines()[0]
 
 
+def test_the_reason_of_a_failure_is_no_output(work: Path, cli: Cli) -> None:
+    path = _workload(work, "import sys\nprint('loss 0.5')\nsys.exit(3)\n", {"fast": LEVERS["fast"]})
+    assert cli("try", str(path), "--no-diagnosis") == 1
+    assert "fails without any change: exit code 3 (last output: loss 0.5)" in cli.err
+    path = _workload(work, "open('../beside/x').read()\n", {"fast": LEVERS["fast"]})
+    (work.parent / "beside").mkdir()
+    (work.parent / "beside" / "x").touch()
+    assert cli("try", str(path), "--no-diagnosis", "--protect", "copy") == 1
+    assert "relative paths that lead out of it do not exist" in cli.err
+
+
+def test_levers_that_make_the_same_change_are_not_stacked() -> None:
+    one, other, third = (
+        Lever(name, env={"MS": ms}) for name, ms in (("a", "4"), ("b", "4"), ("c", "5"))
+    )
+    assert exclusive(one, other) and not exclusive(one, third)
+
+
 def test_a_program_that_fails_ends_it(work: Path, cli: Cli) -> None:
     path = _workload(work, "raise ValueError('no data')\n", {"fast": LEVERS["fast"]})
     assert cli("try", str(path), "--no-diagnosis") == 1
@@ -120,7 +140,8 @@ def test_a_program_that_fails_ends_it(work: Path, cli: Cli) -> None:
         (["--levers", "fsat"], "no lever fsat; did you mean 'fast'?"),
         (["--levers", ","], "expected names"),
         (["--budget", "0m"], "not a time"),
-        (["--set", "size=1,2"], "2 configurations"),
+        (["--set", "size=1,2"], "no parameter size"),
+        (["--set", "n=1,2"], "2 configurations"),
     ],
 )
 def test_wrong_options_are_named(work: Path, cli: Cli, words: list[str], says: str) -> None:

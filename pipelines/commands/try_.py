@@ -143,8 +143,8 @@ def try_command(**given: Any) -> None:
     perfpipe try workloads/gemm.yaml --set size=4096
     perfpipe try --sensitivity -- python train.py
 
-    No file of yours is changed: every launch runs in an overlay or a copy of the working directory,
-    and logging services are set to offline.  Files that the program writes elsewhere are listed.
+    The working directory does not change: every launch runs in an overlay or a copy of it, and
+    logging services are set to offline.  Files that the program writes elsewhere are listed.
     If a lever crashes, hangs or runs out of memory, the others continue.  Results are losses,
     outputs of the model, gradients, printed numbers and written files.  They are compared with
     those of the unchanged program, which shows how much they vary from launch to launch.

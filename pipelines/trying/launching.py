@@ -287,7 +287,11 @@ class Launches:
         if finished.ok or (early and finished.returncode in _ENDED):
             return None, ""
         text = finished.stdout + finished.stderr
-        why = explain(text) or finished.complaint() or f"exit code {finished.returncode}"
+        said = explain(text) or finished.complaint()
+        # Its last output is no reason by itself.
+        why = said if finished.stderr.strip() else f"exit code {finished.returncode}"
+        if said and said != why:
+            why += f" (last output: {said})"
         if more := hint(text, place):
             why = f"{why}; {more}"
         memory = "out of memory" in text.lower() or "OutOfMemoryError" in text

@@ -86,6 +86,11 @@ class Lever:
         """Whether its first launch fills a folder, so that only later ones show what it gains."""
         return any(CACHE in value for value in self.env.values())
 
+    @property
+    def change(self) -> tuple[object, ...]:
+        """What it changes besides the program's Python."""
+        return self.env, self.arguments, self.patch, self.build
+
     def entry(self) -> dict[str, Any]:
         """Return its entry in the plan of a launch."""
         return {"name": self.name, "file": str(self.file), "options": {**self.options}}
@@ -128,8 +133,12 @@ def named(names: Sequence[str], own: Mapping[str, Lever]) -> list[Lever]:
 
 
 def exclusive(one: Lever, other: Lever) -> bool:
-    """Return whether two levers cannot be applied together: variants, or both compile."""
-    return one.base == other.base or (one.compiles and other.compiles)
+    """Return whether two levers cannot be applied together.
+
+    They are variants, both compile, or make the same change.
+    """
+    alike = any(one.change) and one.change == other.change
+    return alike or one.base == other.base or (one.compiles and other.compiles)
 
 
 def _of_file(path: Path) -> list[Lever]:

@@ -472,11 +472,16 @@ class Protection:
 
 
 def hint(text: str, kind: str) -> str | None:
-    """Return why a program may fail in an overlay only, from its output."""
+    """Return why a program may fail in an overlay or a copy only, from its output."""
     if kind == "overlay" and os.strerror(errno.EXDEV) in text:
         return (
             "in an overlay, a directory that existed before the launch cannot be renamed: try a "
             "copy, or --in-place"
+        )
+    if kind == "copy" and os.strerror(errno.ENOENT) in text:
+        return (
+            "in a copy of the directory, relative paths that lead out of it do not exist: try "
+            "--in-place"
         )
     return None
 

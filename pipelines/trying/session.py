@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -206,6 +207,8 @@ def _outside(launched: Launched | None) -> tuple[str, ...]:
     """Return a note on files elsewhere that changed during a launch."""
     every = launched.outside if launched else ()
     files = [path for path in every if not _CACHES & {*PurePath(path).parts}]
+    # Other programs write temporary files meanwhile.
+    files.sort(key=lambda path: path.startswith(tempfile.gettempdir()))
     caches = f"{counted(len(every) - len(files), 'file')} in caches"
     if not files:
         return (f"during the first launch, {caches} changed",) if every else ()
