@@ -75,6 +75,8 @@ def test_a_node_on_which_most_fails_is_named() -> None:
     (found,) = failing_nodes(items({"n2": 8, "n1": 1}, jobs))
     assert found[:3] == ("n2", 8, 15)
     assert found.q < 0.001
+    (stopped,) = failing_nodes(items({"n2": 8}, jobs, State.STOPPED))
+    assert (stopped.node, stopped.own) == ("n2", False), "its set-up fails"
     assert failing_nodes(items({"n2": 8}, jobs, State.CANCELLED)) == []
     assert failing_nodes(items({"n2": 2}, {"n2": 2, "n1": 1000})) == []
     assert failing_nodes(items({"n2": 8}, {"n2": 15})) == []

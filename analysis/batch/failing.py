@@ -21,8 +21,8 @@ _ALPHA = 0.05
 #: Fewer failed jobs on a node are not significant.
 _FEWEST = 3
 
-#: States and failures that programs do not cause.
-_NOT_OF_PROGRAMS = (State.NODE_FAILURE, State.LOST)
+#: States and failures that programs do not cause; the program of a stopped task did not start.
+_NOT_OF_PROGRAMS = (State.NODE_FAILURE, State.LOST, State.STOPPED)
 _NOT_OF_PROGRAMS_EITHER = ("profiler", "tool_missing", "not_recorded")
 
 

@@ -12,6 +12,7 @@ from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.state import BatchState
 from perfpipe.pipelines.batch.waiting import line_of, waiting_lines
 from perfpipe.units import counted
+from perfpipe.visible import visible_line
 
 #: Most tasks of each kind that `status` lists.
 _LISTED = 20
@@ -77,7 +78,7 @@ def log_lines(directory: BatchDirectory, task: TaskState) -> Iterator[str]:
     else:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         yield f"{log}:" if len(lines) <= _LINES else f"{log}, the last {_LINES} lines:"
-        yield from (f"  {line}" for line in lines[-_LINES:])
+        yield from (f"  {visible_line(line)}" for line in lines[-_LINES:])
     folder = directory.task_directory(task.task)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     if files:
@@ -92,6 +93,8 @@ def listing(batches: Iterable[BatchDirectory]) -> Iterator[str]:
         names = ", ".join(dict.fromkeys(run.workload for run in batch.runs))
         results = sum(one.result_path(task).exists() for task in one.tasks)
         stands = f"{results} of {batch.tasks} tasks have a result"
+        if not one.submitted:
+            stands = "not submitted: Slurm took no job"
         if outcome is not None and not outcome.resubmitted:
             stands = ", ".join(f"{number} {name}" for name, number in outcome.counts.items())
         yield f"{batch.batch_id}  {batch.created_at}  {names}: {stands}"

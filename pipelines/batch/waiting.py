@@ -15,6 +15,7 @@ from perfpipe.pipelines.slurm.client import Cluster
 from perfpipe.pipelines.slurm.reasons import stays
 from perfpipe.pipelines.slurm.states import JobState
 from perfpipe.units import counted
+from perfpipe.visible import visible_line
 
 #: What to do about a job that does not start.
 CHANGE = "perfpipe batch cancel, then perfpipe batch resume with another --time or --partition"
@@ -57,9 +58,12 @@ def wait_for(
                 return outcome
             over = over + 1 if _abandoned(state) else 0
             if over > _PATIENCE:
+                why = "the jobs have ended, but no collector gathers their results"
+                if not directory.submitted:
+                    why = "Slurm took no job of this batch"
                 raise TaskFailed(
-                    f"{batch.batch_id}: the jobs have ended, but no collector gathers their results"
-                    f"{_ended(state.collector)}; run 'perfpipe batch resume {batch.batch_id}'"
+                    f"{batch.batch_id}: {why}{_ended(state.collector)}; run 'perfpipe batch resume "
+                    f"{batch.batch_id}'"
                 )
             sleep(interval_s)
 
@@ -103,10 +107,10 @@ def waiting_lines(state: BatchState) -> Iterator[str]:
 
 
 def line_of(task: TaskState) -> str:
-    """Return a task as a line."""
+    """Return a task as a line, without characters of its program that a terminal obeys."""
     own = task.task
     what = f"[{own.index}] {own.workload} {own.label}: {task.state}"
     where = f" on {task.node}" if task.node else ""
     took = f", {task.seconds:.1f} s" if task.seconds is not None else ""
     why = f": {task.reason}" if task.reason and task.state != State.DONE else ""
-    return f"{what}{where}{took}{why}"
+    return visible_line(f"{what}{where}{took}{why}")
