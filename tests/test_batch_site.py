@@ -15,6 +15,7 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines import settings
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.page import items_of
+from perfpipe.pipelines.batch.resuming import resume
 from perfpipe.pipelines.batch.state import state_of
 from perfpipe.pipelines.batch.submitting import comment_of
 from perfpipe.pipelines.slurm.usage import parse_usage
@@ -37,6 +38,9 @@ def test_names_mails_and_dependencies(workload: Path, tmp_path: Path) -> None:
     assert f'#SBATCH --comment="{ours} project 7"\n' in profile
     assert "#SBATCH --dependency=afterok:12\n" in profile
     assert "afterok:12" not in ingest + collect
+    again = Said()
+    resume(directory, again)
+    assert "afterok:12" not in "".join(one for one in again.asked if isinstance(one, str))
     mails = "#SBATCH --mail-user=me@site.org\n#SBATCH --mail-type=END,FAIL\n"
     assert [mails in script for script in (profile, ingest, collect)] == [False, False, True]
 

@@ -12,6 +12,7 @@ from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.packing import expected_seconds
 from perfpipe.pipelines.batch.state import BatchState, state_of
 from perfpipe.pipelines.batch.submitting import (
+    FIRST,
     arrays_of,
     comment_of,
     largest_array,
@@ -105,7 +106,8 @@ def resume(
         if not again and (only or state.collecting or (outcome is not None and outcome.ok)):
             return Resumed()
         changed = change(directory, flags or Slurm(), timeout)
-        jobs = resubmit(directory, cluster, again, "resume", jobs_in_flight(state), changed)
+        why = "resume" if directory.submitted else FIRST
+        jobs = resubmit(directory, cluster, again, why, jobs_in_flight(state), changed)
         if (old := state.collector) is not None and old.state == JobIs.PENDING:
             # The new one waits for all jobs; the old one may wait for what never happens.
             cluster.cancel([old.job])

@@ -16,6 +16,9 @@ from perfpipe.pipelines.slurm.options import Container, Slurm, shape
 from perfpipe.pipelines.slurm.render import JobSpec, render
 from perfpipe.provenance import utc_now
 
+#: Why the first jobs of a batch are submitted.
+FIRST = "submit"
+
 #: Elements of an array if the cluster does not state its limit.
 USUAL_ARRAY = 1000
 
@@ -97,13 +100,13 @@ def scripts(directory: BatchDirectory, arrays: Sequence[Array]) -> list[tuple[Su
     """Return the scripts that `submit` would submit, without job ids."""
     made: list[tuple[Submission, str]] = []
     for array in arrays:
-        made.append(_written(directory, len(made) + 1, Stage.PROFILE, array, (), "submit"))
+        made.append(_written(directory, len(made) + 1, Stage.PROFILE, array, (), FIRST))
         if array.slurm.ingest == "separate":
             job = (f"JOB{len(made)}",)
-            made.append(_written(directory, len(made) + 1, Stage.INGEST, array, job, "submit"))
+            made.append(_written(directory, len(made) + 1, Stage.INGEST, array, job, FIRST))
     after = tuple(f"JOB{number + 1}" for number in range(len(made)))
     one = Array([()], arrays[0].slurm)
-    return [*made, _written(directory, len(made) + 1, Stage.COLLECT, one, after, "submit")]
+    return [*made, _written(directory, len(made) + 1, Stage.COLLECT, one, after, FIRST)]
 
 
 def _submit(
@@ -181,8 +184,10 @@ def _name(directory: BatchDirectory, what: Submission, slurm: Slurm) -> str:
 
 
 def _dependency(what: Submission, slurm: Slurm) -> str | None:
+    """Return what a job waits for; the stated dependency is that of the first jobs of a batch."""
     if not what.after:
-        return slurm.dependency if what.stage == Stage.PROFILE else None
+        first = what.stage == Stage.PROFILE and what.reason == FIRST
+        return slurm.dependency if first else None
     # Reading follows each element of its array; the collector follows all, however they ended.
     kind = "aftercorr" if what.stage == Stage.INGEST else "afterany"
     return f"{kind}:{':'.join(what.after)}"

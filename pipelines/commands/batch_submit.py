@@ -222,7 +222,7 @@ def batch_submit_command(
     batch_id = frozen.batch.batch_id
     try:
         with claimed(directory.path):
-            jobs = submitting.submit(directory, cluster, arrays, "submit")
+            jobs = submitting.submit(directory, cluster, arrays, submitting.FIRST)
     except PerfpipeError as error:
         error.args = (f"{error} (once fixed: perfpipe batch resume {batch_id})",)
         raise

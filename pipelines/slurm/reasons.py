@@ -11,7 +11,7 @@ import re
 _PASSES = {
     "Priority": "jobs with a higher priority are first",
     "Resources": "no free node has what the job requests",
-    "Dependency": "the job starts after other jobs of the batch",
+    "Dependency": "the job starts after other jobs",
     "BeginTime": "its start time has not come",
     "Licenses": "no license is free",
     "Reservation": "its reservation has not started",
