@@ -103,7 +103,8 @@ class Site:
 
     def finish(self, batch: str, store: Path | None = None) -> list[TaskResult]:
         """Wait for success and return the results of the runs, each of which is there once."""
-        self.batch("wait", batch, "--interval", "1")
+        where = ("--store", store) if store else ()
+        self.batch("wait", batch, "--interval", "1", *where)
         directory = (store or self.folder / "store") / "batches" / batch
         known = [json.loads(line) for line in (directory / "tasks.jsonl").read_text().splitlines()]
         runs = {run.run_id: run for run in Store(directory.parent.parent).runs()}

@@ -185,3 +185,13 @@ def test_a_run_in_an_allocation(slurm: SlurmCluster, site: Site, tmp_path: Path)
     (run,) = Store(tmp_path / "store").runs()
     assert run.status == "done"
     assert site.launched() == {"ok1": 1}
+
+
+def test_a_store_whose_path_slurm_could_read(
+    slurm: SlurmCluster, site: Site, tmp_path: Path
+) -> None:
+    store = tmp_path / "100 %j %u"
+    batch = site.submit(write_workload(tmp_path), "--store", store)
+    (result,) = site.finish(batch, store)
+    assert result.done
+    assert [*(store / "batches" / batch / "logs").glob("*_0.out")]

@@ -160,7 +160,9 @@ def _spec(directory: BatchDirectory, what: Submission, array: Array) -> JobSpec:
         name=_name(directory, what, slurm),
         slurm=slurm,
         command=tuple(words),
-        log=str(directory.path / "logs" / ("%j.out" if collects else "%A_%a.out")),
+        # Slurm replaces what follows a single %.
+        log=str(directory.path / "logs").replace("%", "%%")
+        + ("/%j.out" if collects else "/%A_%a.out"),
         directory=batch.directory,
         array=None if collects else tuple(range(len(what.elements))),
         parallelism=None if collects else array.slurm.array_parallelism,
