@@ -131,7 +131,11 @@ def _measured(sides: Sequence[Measuring], rule: _Rule, tell: Say, start: int = 0
         apart = not all(pair.change for pair in endpoints)
         if level is None and not failed and not apart:
             found = replace(found, decision=_too_early(found.decision, done, rule))
-        tell(f"round {start + done}: {found.decision.verdict}: {found.decision.reason}")
+        verdict = found.decision.verdict
+        if start:
+            tell(f"fresh round {done}: {verdict}, by the fresh rounds alone")
+        else:
+            tell(f"round {done}: {verdict}: {found.decision.reason}")
         if failed or apart or (level is not None and certain(endpoints)):
             break
     return found
