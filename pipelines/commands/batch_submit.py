@@ -178,7 +178,7 @@ def batch_submit_command(
         frozen = freezing.freeze_inputs(paths, slurm=slurm_options(flags=flags), **common)
     else:
         chosen = settings_of(settings)
-        # Of several files, each takes the parameters that it has.
+        # A file takes the parameters that it has; others may be for other files.
         wanted = [
             freezing.Wanted(load_workload(Path(path), chosen, alone=len(paths) == 1), Path(path))
             for path in paths
