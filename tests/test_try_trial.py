@@ -208,6 +208,21 @@ def test_the_budget_limits_levers_and_rounds(run: Run) -> None:
     assert "a needs a budget of about" in trying.notes[-1]
 
 
+def test_time_that_is_left_goes_to_levers_that_the_budget_left_out(run: Run) -> None:
+    trying, launches = run({"half": Behaviour(0.5), "same": Behaviour(1.0)}, budget_s=0.0)
+    found = trying.choose(_candidates(["half", "same", "third"]), None)
+    assert [own.left_out for own in found] == [NO_BUDGET] * 3
+    assert trying.family == 3
+    trying.bench.budget_s = 1e6
+    assert [own.left_out for own in trying.choose_again(found, 2)] == [
+        None, None, "only 2 levers were asked for",
+    ]  # fmt: skip
+    before = len(trying.bench.plain)
+    trying.measure_levers(_candidates(["same"]), 5)
+    assert _rows(trying)["same"].verdict != "gain"
+    assert launches.names.count("plain") > before, "with plain launches of their own"
+
+
 def test_a_small_budget_is_not_spent_on_levers_that_promise_nothing(run: Run) -> None:
     advice = Advice("graphs", "launch_overhead", 60.0, "the step")
     promising = Candidate(Lever("compiled_mode", compiles=True), advice, 50.0)

@@ -177,15 +177,17 @@ def _measure(
     say("comparing the program with itself")
     trying.measure_plain(first)
     state.found = found = trying.choose(found, wishes.most)
-    chosen = [one for one in found if one.left_out is None]
-    rounds = trying.planned_rounds(chosen)
-    if chosen:
-        say(announced(bench, chosen, rounds))
-        for one in chosen:
+    chosen: list[Candidate] = []
+    while new := [one for one in found if one.left_out is None and one not in chosen]:
+        rounds = trying.planned_rounds(new)
+        say(announced(bench, new, rounds))
+        for one in new:
             bound = one.advice and one.advice.bound_pct
             promised = f" (at most {bound:.1f} %)" if bound else ""
             say(f"  {one.lever.name}: {one.lever.title}{promised}")
-    trying.measure_levers(chosen, rounds)
+        trying.measure_levers(new, rounds)
+        chosen += new
+        state.found = found = trying.choose_again(found, wishes.most)
     best = trying.best_stack(trying.helpful(chosen))
     if best is not None:
         say(f"confirming {best.name} on fresh launches")

@@ -60,7 +60,8 @@ class Trying:
 
     With `accept`, levers that change the results may be part of the stack.  `first` are the plain
     launches before the rounds, including one that may have filled caches, whose time does not
-    count.
+    count.  `family` is the number of levers that may be tried, whose chances of a false gain add
+    up.
     """
 
     bench: Bench
@@ -70,7 +71,9 @@ class Trying:
     first: list[Launched] = field(default_factory=list)
     levers: list[LeverTrial] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    family: int = 0
     _verified: Launched | None = None
+    _begin: int = 0
 
     def measure_plain(self, warm: Launched) -> None:
         """Launch the plain program a few times, fewer if no lever fits into the budget then.
@@ -114,21 +117,39 @@ class Trying:
         if self.unsteady:
             why = "the program does different work in each launch"
             return [replace(own, left_out=own.left_out or why) for own in found]
-        plain_s, rounds = self.bench.plain_s, self.rounds or FEWEST_ROUNDS
-        costs = {
-            own.lever.name: rounds * plain_s + COMPILES_S * own.lever.compiles for own in found
-        }
-        left = self.bench.left_s - self._reserve_s - rounds * plain_s
-        chosen = within_budget(found, costs, left, most)
+        chosen = self._affordable(found, most)
+        self.family = sum(own.left_out in (None, NO_BUDGET) for own in chosen)
         over = [own for own in chosen if own.left_out == NO_BUDGET]
         if over and all(own.left_out is not None for own in chosen):
-            best = over[0].lever.name
-            least = self.bench.budget_s - left + costs[best]
+            plain_s, best = self.bench.plain_s, over[0]
+            least = self.bench.budget_s - self._left_s + self._cost_s(best)
             self.notes.append(
-                f"a launch takes {format_ns(1e9 * plain_s)}: {best} needs a budget of about "
-                f"{math.ceil(least / 60)}m"
+                f"a launch takes {format_ns(1e9 * plain_s)}: {best.lever.name} needs a budget of "
+                f"about {math.ceil(least / 60)}m"
             )
         return chosen
+
+    def _affordable(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
+        costs = {own.lever.name: self._cost_s(own) for own in found}
+        return within_budget(found, costs, self._left_s, most)
+
+    def _cost_s(self, own: Candidate) -> float:
+        """Return the time that a lever needs, s."""
+        rounds = self.rounds or FEWEST_ROUNDS
+        return rounds * self.bench.plain_s + COMPILES_S * own.lever.compiles
+
+    @property
+    def _left_s(self) -> float:
+        """Time for levers, s: without what plain and the confirmation need."""
+        rounds = self.rounds or FEWEST_ROUNDS
+        return self.bench.left_s - self._reserve_s - rounds * self.bench.plain_s
+
+    def choose_again(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
+        """Return the candidates after some were tried: the time that is left may allow others."""
+        rest = [replace(own, left_out=None) for own in found if own.left_out == NO_BUDGET]
+        tried = sum(own.left_out is None for own in found)
+        chosen = iter(self._affordable(rest, None if most is None else most - tried))
+        return [next(chosen) if own.left_out == NO_BUDGET else own for own in found]
 
     @property
     def _reserve_s(self) -> float:
@@ -148,6 +169,7 @@ class Trying:
         """Launch each lever and the plain program in turns, until each lever is decided."""
         own_of = {own.lever.name: own for own in chosen}
         active = {own.lever.name: Arm(own.lever.name, (own.lever,)) for own in chosen}
+        self._begin = len(self.bench.plain)
         try:
             self._rounds(own_of, active, rounds)
         except BaseException:
@@ -159,7 +181,7 @@ class Trying:
 
     def _rounds(self, own_of: Mapping[str, Candidate], active: dict[str, Arm], rounds: int) -> None:
         """Launch rounds of levers; those that are decided are no longer active."""
-        schedule = Schedule(levers=len(active), rounds=rounds)
+        schedule = Schedule(levers=max(self.family, len(active)), rounds=rounds)
         for arm in active.values():
             if any(lever.fills for lever in arm.levers):
                 self.bench.launch(arm, counts=False)
@@ -200,7 +222,7 @@ class Trying:
 
         Without a level, it is too early for a verdict.
         """
-        rounds = self.bench.plain[len(self.first) - 1 :]
+        rounds = self.bench.plain[self._begin :]
         found = sides(rounds, self.bench.done[arm.name])
         if not found.before or not found.after:
             return None
