@@ -65,10 +65,11 @@ def first_parents(directory: Path, span: str) -> list[str]:
             + (part_of(directory) or _base_hint(directory, good, bad))
         )
     found = git(directory, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").split()
-    if git(directory, "rev-parse", f"{found[0]}^1") != good:
+    # Older commits of the line are also ancestors of GOOD.
+    if (left := git(directory, "rev-parse", f"{found[0]}^1")) != good:
         raise InputError(
-            f"--git {span}: {first} is not on the line of first parents of {last}; the "
-            f"first commit of this line without it is {found[0][:_SHORT]}~1"
+            f"--git {span}: {first} is not on the line of first parents of {last}; use "
+            f"{left[:_SHORT]}, where the branch of {first} left this line"
         )
     return [good, *found]
 
