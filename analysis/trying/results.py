@@ -46,7 +46,7 @@ _ROUNDING = {
 }
 
 #: Why results cannot be compared that are not there, or may be something else.
-_NO_RESULTS = "no results were recorded or printed"
+_NO_RESULTS = "no results were recorded, and nothing printed is known to be a result"
 _UNNAMED = "no results were recorded, and printed numbers without a name differ between launches"
 
 
