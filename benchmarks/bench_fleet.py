@@ -169,7 +169,9 @@ def _run(store: Store, *words: str) -> dict[str, float]:
     """Run a command and return its elapsed and CPU time, s, and its peak memory, MB."""
     program = [sys.executable, "-c", MEASURED, *words, "--store", str(store.root)]
     started = time.perf_counter()
-    done = subprocess.run(program, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        program, check=False, capture_output=True, text=True, cwd=store.root.parent
+    )
     elapsed = time.perf_counter() - started
     if done.returncode:
         raise SystemExit(f"{words}: {done.stderr}")
