@@ -38,19 +38,21 @@ def test_arms_with_other_results(workload: Path, cli: Cli, tmp_path: Path) -> No
     assert cli("ab", workload, *words, "--html", "o.html") == 0, cli.err
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["verdict"] == "same", "results have no part in the verdict"
-    note = "loss up to step 1 2 -> 3 (50 %, 5 % allowed); launches of arm a repeat bit for bit."
+    note = (
+        "the first loss 2 -> 3 (50 %); 0.1 % is allowed, and launches of arm a repeat bit for bit."
+    )
     assert found["results"] == {"kind": "differ", "why": note.capitalize()}
     for name in ("o.md", "o.html"):
-        assert f"Results differ: {note[:20]}" in (tmp_path / name).read_text()
+        assert f"Results differ: {note[:16]}" in (tmp_path / name).read_text()
     assert cli("ab", workload, "--b", "env.LOSS=3", "--rounds", "2") == 0, cli.err
-    assert "Results differ: loss up to step 1 2 -> 3 (50 %" in " ".join(cli.out.split())
+    assert "Results differ: the first loss 2 -> 3 (50 %" in " ".join(cli.out.split())
 
 
 @pytest.mark.parametrize(
     ("words", "kind", "why"),
     [
         (["env.OTHER=1"], "identical", "is equal bit for bit"),
-        (["env.LOSS=2.0001"], "within_tolerance", "Loss differs by at most 5e-05"),
+        (["env.LOSS=2.0001"], "within_tolerance", "loss differs by at most 5e-05"),
         (["env.SHORT=1"], "unknown", "does not print accuracy"),
     ],
 )
