@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,15 +53,19 @@ def say(text: str) -> None:
     print(visible(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def stdout(*, highlight: bool = False) -> Console:
-    """Return a console for results; a closed pipe is left to the command line."""
+def stdout(*, highlight: bool = False, width: int | None = None) -> Console:
+    """Return a console for results; a closed pipe is left to the command line.
+
+    `width` is that of lines in files and pipes, unless COLUMNS is set.
+    """
     from rich.console import Console
 
     class Results(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return Results(highlight=highlight)
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else width
+    return Results(highlight=highlight, width=wide)
 
 
 @contextmanager

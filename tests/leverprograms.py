@@ -34,6 +34,12 @@ class Launch:
         found: Json = report["levers"][index]
         return found
 
+    def seen(self) -> list[str]:
+        """Return what the only process used, of what levers may need."""
+        (report,) = self.levers
+        found: list[str] = report["seen"]
+        return found
+
     def where(self, index: int = 0) -> dict[str, int]:
         """Return where a lever was applied, and how often."""
         return {one["where"]: one["count"] for one in self.lever(index)["applied"]}

@@ -143,6 +143,12 @@ def stack(verdict: str, gain: float, **settings: Any) -> StackTrial:
             True,
         ),
         (
+            [lever("a", "gain", 9), lever("b", "gain", 30), lever("c", "slower", -3)],
+            {},
+            "Not confirmed: b: -30.0 % (-28.0 to -32.0 %), results identical",
+            True,
+        ),
+        (
             [lever("a", "gain", 9)],
             {"stack": stack("failed", 0, results_why="ValueError: no")},
             "Not confirmed: a + b: ValueError: no",
@@ -169,13 +175,17 @@ def test_the_table_has_what_was_measured_and_reasons_follow() -> None:
     levers = (
         lever("a", "inconclusive", -15.0, results="differ", results_why="The loss is 0."),
         replace(lever("b", "failed", why="exit code 3"), gained=Gained()),
-        lever("d", "gain", 9.0, start_up_s=2.0, pays_after=70.0),
+        lever("d", "gain", 9.0, start_up_s=2.0, pays_after=70.0, applied=("loader",)),
         lever("e", "inconclusive", 9.0, start_up_s=2.0, pays_after=70.0),
     )
     trial = replace(LORA, levers=levers, stack=None)
     found = {name: cells for name, *cells in rows(trial)}
     assert {*found} == {"a", "d", "e"}
-    assert found["d"][6] == "2.0 s, pays after 70 steps" and found["e"][6] == "2.0 s"
     assert found["a"][:5] == ["-15.0 %", "-17.0 to -13.0 %", "inconclusive", "", "differ"]
     text = [*after(trial)]
-    assert text[:2] == ["a: results differ: The loss is 0.", "b: failed: exit code 3"]
+    assert text[:4] == [
+        "d: loader; start-up 2.0 s, pays after 70 steps",
+        "e: start-up 2.0 s",
+        "a: results differ: The loss is 0.",
+        "b: failed: exit code 3",
+    ]

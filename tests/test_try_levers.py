@@ -44,7 +44,7 @@ def test_a_lever_says_what_it_is(path: Path) -> None:
     assert own["TITLE"] and own["TITLE"][-1] != "." and own["RISKS"].endswith(".")
     assert set(own["ANSWERS"]) <= _techniques()
     assert own["ANSWERS"] or own["FREE"], "nothing would choose it"
-    assert own["NEEDS"] in ("torch", "transformers", "jax", "any")
+    assert own["NEEDS"] in ("torch", "transformers", "jax", "checkpointing", "any")
     assert own["EXPECT"] in ("identical", "scatter", "tolerance")
     assert (own["TOLERANCE"] is not None) == (own["EXPECT"] == "tolerance")
     assert own["DIFFICULTY"] in ("low", "medium", "high")

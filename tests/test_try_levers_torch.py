@@ -375,7 +375,11 @@ print(len(calls), net.layer.weight.grad.sum().item())
 
 def test_activations_are_kept_by_copies_of_checkpoint_too(programs: Programs) -> None:
     code = MODELS + CHECKPOINTS
-    plain, found = programs(code), programs(code, ["no_checkpointing"])
+    plain, found = programs(code, record=True), programs(code, ["no_checkpointing"])
+    assert (
+        plain.seen() == ["checkpointing"]
+        and not programs(MODELS + "net(torch.ones(2, 8))", record=True).seen()
+    )
     assert plain.done.stdout.split()[0] == "4" and found.done.stdout.split()[0] == "2"
     assert plain.done.stdout.split()[1] == found.done.stdout.split()[1]
     assert found.where() == {"torch.utils.checkpoint": 1}

@@ -247,6 +247,71 @@ def test_without_time_for_a_lever_plain_is_launched_once_more(run: Run) -> None:
     assert launches.names == ["plain"] * 2
 
 
+class _Together(Simulated):
+    """Stacks of levers behave in a way of their own."""
+
+    together = Behaviour()
+
+    def launch(self, arm: Arm, **settings: Any) -> Launched:
+        if len(arm.levers) < 2:
+            return super().launch(arm, **settings)
+        own = self.together
+        found = Simulated({arm.name: own}, self.count).launch(Arm(arm.name, (Lever(arm.name),)))
+        self.names.append(arm.name)
+        effects = {lever.name: APPLIED for lever in arm.levers}
+        return replace(found, arm=arm, effects=effects)
+
+
+@pytest.mark.parametrize(
+    ("together", "expected", "note"),
+    [
+        (Behaviour(0.56), ("a", "b"), "the budget did not allow comparing a+b with fewer of these"),
+        (Behaviour(0.9), ("a",), "a+b: together they gain less than the best of them alone"),
+        (Behaviour(1.2), ("a",), "a+b: slower on fresh launches"),
+        (Behaviour(failure="crash"), ("a",), "a+b: it crashed"),
+        (Behaviour(0.5, results(1.5)), ("a",), "a+b: together they change the results"),
+    ],
+    ids=["better", "less", "slower", "crash", "other results"],
+)
+def test_without_time_to_compare_stacks_all_are_confirmed_together(
+    together: Behaviour, expected: tuple[str, ...], note: str
+) -> None:
+    """If they do not help together, the best is confirmed alone."""
+    behaviours = {"a": Behaviour(0.7), "b": Behaviour(0.8)}
+    launches = _Together(behaviours)
+    launches.together = together
+    bench = Bench(launches, 1e6, lambda _: None)  # type: ignore[arg-type]
+    trying = Trying(bench)
+    trying.measure_plain(bench.launch(PLAIN, counts=False))
+    chosen = _candidates([*behaviours])
+    trying.measure_levers(chosen, 3)
+    bench.budget_s -= bench.left_s - 7.5  # a comparison takes 4 launches, and 4 are kept
+    helpful, said = trying.helpful(chosen), []
+    best = trying.best_stack(helpful)
+    assert best is not None and best.name == "a+b"
+    assert launches.names.count("a+b") == 0
+    stack = trying.confirm_best(best, helpful, _rows(trying), said.append)
+    assert stack.levers == expected and stack.verdict == "gain"
+    assert said[-1] == f"confirming {'+'.join(expected)} on fresh launches"
+    assert trying.notes[0].startswith(note)
+
+
+def test_levers_without_a_bound_come_by_what_is_known_of_them() -> None:
+    known = [
+        Lever("free", free=True),
+        Lever("called", answers=("a",)),
+        Lever("usual", free=True, usual_pct=25.0, needs="checkpointing"),
+    ]
+    advice = {"a": Advice("a", "pointwise", None, "the step")}
+    found = candidates(known, advice, {"checkpointing"})
+    assert [own.lever.name for own in found] == ["usual", "called", "free"]
+    without = {own.lever.name: own.left_out for own in candidates(known, advice, set())}
+    assert without["usual"] == "the program does not use activation checkpointing"
+    promising = Candidate(Lever("compile", compiles=True), advice["a"], 50.0)
+    costs = {"compile": 60.0, "usual": 10.0}
+    assert within_budget([promising, found[0]], costs, 30.0, None)[1].left_out is None
+
+
 def test_an_interrupted_trial_keeps_what_was_measured() -> None:
     class Interrupted(Simulated):
         def launch(self, arm: Arm, **settings: Any) -> Launched:

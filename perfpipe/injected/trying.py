@@ -40,6 +40,9 @@ MOST_SPANS, MOST_STEPS = 4096, 1 << 14
 #: Libraries that levers may need.
 SEEN = ("transformers",)
 
+#: Stands among them for activation checkpointing.
+CHECKPOINTING = "checkpointing"
+
 _clock = time.perf_counter_ns
 
 
@@ -97,6 +100,7 @@ class _Trial:
         self.backward: "Callable[[], int]" = lambda: NO_BACKWARD
         self.models: "dict[int, Any]" = {}  # by id of a module: a reference, whether a model
         self.compiling: "list[list[int]]" = []
+        self.used: "set[str]" = set()  # what levers may need, besides libraries
         self.restart()
 
     def restart(self) -> None:
@@ -224,7 +228,7 @@ class _Trial:
             "memory": self._memory(),
             "compiling_ns": [[start, end or now] for start, end in self.compiling],
             "gpu_steps_ms": self._gpu_steps_ms(),
-            "seen": [name for name in SEEN if name in sys.modules],
+            "seen": [*self.used, *(name for name in SEEN if name in sys.modules)],
         }
         process.save("levers", content)
 
@@ -341,6 +345,25 @@ def _record(torch: "Any") -> None:
     after("torch._dynamo.eval_frame", names["after_dynamo"])
     recording = names
     sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_before_step)
+    if not _trial.plan["levers"]:
+        after("torch.utils.checkpoint", _notice_checkpointing)
+
+
+def _notice_checkpointing(module: "Any") -> None:
+    """Notice the calls that both ways of checkpointing make."""
+    for name in ("check_backward_validity", "_checkpoint_without_reentrant_generator"):
+        original = getattr(module, name, None)
+        if original is not None:
+            setattr(module, name, _noticing(original))
+
+
+def _noticing(original: "Callable[..., Any]") -> "Callable[..., Any]":
+    @functools.wraps(original)
+    def called(*args: "Any", **kwargs: "Any") -> "Any":
+        _trial.used.add(CHECKPOINTING)
+        return original(*args, **kwargs)
+
+    return called
 
 
 def after_stopping(stopping: "Any") -> None:

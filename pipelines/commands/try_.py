@@ -22,6 +22,9 @@ from perfpipe.visible import visible_line
 #: Seconds of a unit of time.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
+#: Width of the table in files and pipes.
+_WIDTH = 160
+
 
 class _Budget(click.ParamType[float]):
     """A time such as 15m, 90s or 1h; a plain number is in seconds."""
@@ -199,12 +202,16 @@ def try_command(**given: Any) -> None:
         else:
             click.echo("\n".join(map(visible_line, slowed.lines())))
         return
+
+    def show(trial: Any) -> None:
+        if given["as_json"]:
+            click.echo(json_document(**answering.as_data(trial)))
+        else:
+            _show(trial)
+
     with launching():
-        trial = try_levers(subject, store, wishes, say, say)
-    if given["as_json"]:
-        click.echo(json_document(**answering.as_data(trial)))
-    else:
-        _show(trial)
+        trial = try_levers(subject, store, wishes, say, say, partly=show)
+    show(trial)
     if given["fail_on"] == "inconclusive" and not trial.decided:
         raise Inconclusive("nothing was decided within the budget")
 
@@ -229,7 +236,7 @@ def _show(trial: Any) -> None:
         for row in cells:
             # Reasons are texts of the program, in which brackets are not markup.
             table.add_row(*(Text(visible_line(cell)) for cell in row))
-        stdout().print(table)
+        stdout(width=_WIDTH).print(table)
     for line in answering.after(trial):
         click.echo(visible_line(line))
 

@@ -30,13 +30,10 @@ from perfpipe.units import counted, format_bytes, format_joules, format_ns
 _NOTHING = "Nothing to gain"
 
 #: Titles of the table.
-TITLES = (
-    "lever", "gain", "interval", "verdict", "bound", "results", "memory", "start-up", "energy",
-    "applied to",
-)  # fmt: skip
+TITLES = ("lever", "gain", "interval", "verdict", "at most", "results", "memory", "energy")
 
 #: Columns whose cells stay on one line.
-WHOLE = ("gain", "verdict", "energy")
+WHOLE = ("gain", "verdict", "at most", "energy")
 
 
 def as_data(trial: Trial) -> dict[str, Any]:
@@ -148,6 +145,9 @@ def _without_gain(trial: Trial) -> str:
     changed = [own for own in tried if own.verdict == "gain" and own.results not in EQUAL_RESULTS]
     if changed:
         return _changing(changed[0])
+    if gains := [own for own in tried if own.verdict == "gain"]:
+        best = max(gains, key=lambda own: own.gained.gain_pct or 0.0)
+        return f"Not confirmed: {_changing(best)}"
     unclear = [own for own in tried if own.verdict == "inconclusive"]
     if hidden := [own for own in unclear if own.results != "differ"]:
         most = max(own.gained.high_pct or 0.0 for own in hidden)
@@ -211,12 +211,10 @@ def rows(trial: Trial) -> Iterator[tuple[str, ...]]:
             f"{own.gained.gain_pct:+.1f} %",
             interval(own.gained),
             own.verdict,
-            f"at most {own.bound_pct:.1f} %" if own.bound_pct is not None else "",
+            f"{own.bound_pct:.1f} %" if own.bound_pct is not None else "",
             RESULTS[own.results],
             format_bytes(own.memory_bytes) if own.memory_bytes else "",
-            start_up(own, trial.unit),
             energy(own.energy),
-            "; ".join(own.applied),
         )
 
 
@@ -238,7 +236,16 @@ def lines(trial: Trial) -> Iterator[str]:
 
 
 def after(trial: Trial) -> Iterator[str]:
-    """Yield the lines after the table: the change, its risks, what did not go well, notes."""
+    """Yield the lines after the table.
+
+    They say what levers were applied to, the change and its risks, what did not go well, and notes.
+    """
+    for own in trial.levers:
+        if own.gained.gain_pct is not None:
+            once = start_up(own, trial.unit)
+            facts = [*own.applied, *([f"start-up {once}"] if once else [])]
+            if facts:
+                yield f"{own.name}: {'; '.join(facts)}"
     stack = trial.stack
     if stack is not None and stack.verdict == "gain" and stack.manual:
         yield "The change to make:"

@@ -14,8 +14,8 @@ from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.store import Store
 from perfpipe.trialrecord import NO_BUDGET, NO_TIMELINE, Trial
 
-#: Gain that is expected of a lever without a bound, %.
-_USUAL_GAIN_PCT = 2.0
+#: Gain that is expected of a lever without a bound, %: of one that a finding calls for, and others.
+_CALLED_PCT, _UNCALLED_PCT = 2.0, 1.0
 
 #: Share of that for the default variant and for others, unless a technique prefers one of them.
 _DEFAULT, _VARIANT = 0.9, 0.5
@@ -104,13 +104,14 @@ def within_budget(
     chosen, kept, promised = [], 0, False
     for own in found:
         if own.left_out is None:
-            cost, bound = costs[own.lever.name], own.advice and own.advice.bound_pct
+            cost = costs[own.lever.name]
+            promises = own.lever.usual_pct or (own.advice and own.advice.bound_pct)
             if most is not None and kept >= most:
                 own = replace(own, left_out=f"only {most} levers were asked for")
-            elif cost > left_s or (promised and not kept and not bound):
+            elif cost > left_s or (promised and not kept and not promises):
                 # A lever that promises nothing is no use for what one with a bound lacks.
                 own = replace(own, left_out=NO_BUDGET)
-                promised = promised or bool(bound)
+                promised = promised or bool(promises)
             else:
                 left_s -= cost
                 kept += 1
@@ -122,7 +123,8 @@ def _candidate(lever: Lever, advice: Mapping[str, Advice], trials: Sequence[Tria
     best = _combined([advice[key] for key in lever.answers if key in advice])
     share = _share_of_bound(lever, trials)
     bound = best.bound_pct if best is not None else None
-    expected = _USUAL_GAIN_PCT if bound is None else share * bound
+    unbounded = max(lever.usual_pct, _UNCALLED_PCT if best is None else _CALLED_PCT)
+    expected = unbounded if bound is None else share * bound
     if best is None or best.technique not in lever.prefers:
         expected *= _DEFAULT if lever.default else _VARIANT
     return Candidate(lever, best, expected)
@@ -155,4 +157,5 @@ def _share_of_bound(lever: Lever, trials: Sequence[Trial]) -> float:
 
 
 def _library(needs: str) -> str:
-    return {"torch": "PyTorch", "transformers": "transformers", "jax": "JAX"}.get(needs, needs)
+    named = {"torch": "PyTorch", "jax": "JAX", "checkpointing": "activation checkpointing"}
+    return named.get(needs, needs)

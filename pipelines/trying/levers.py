@@ -38,12 +38,13 @@ class Lever:
     `base` is the name of its file; a variant is named BASE:VALUE.  `answers` are the techniques of
     findings that it carries out, `prefers` those for which it is the best variant, and `prior` the
     share of their bound that it is expected to gain.  `free` levers are tried without a finding.
-    `needs` is torch, transformers, jax or any.  `expect` is what the results should be: identical,
-    scatter or tolerance, the latter with a relative error `tolerance` at the first step.  `verify`
-    are options for one more launch, which is not timed and shows whether results are right.  `env`
-    are variables for the launch; `arguments`, `patch` and `build` are those of a workload's own
-    lever.  `by_hand` returns the change to make by hand; without it, the change is to export the
-    variables.
+    `usual_pct` is what a lever is expected to gain without a bound, 0 if little.  `needs` is torch,
+    transformers, jax, checkpointing (of activations) or any.  `expect` is what the results should
+    be: identical, scatter or tolerance, the latter with a relative error `tolerance` at the first
+    step.  `verify` are options for one more launch, which is not timed and shows whether results
+    are right.  `env` are variables for the launch; `arguments`, `patch` and `build` are those of a
+    workload's own lever.  `by_hand` returns the change to make by hand; without it, the change is
+    to export the variables.
     """
 
     base: str
@@ -52,6 +53,7 @@ class Lever:
     answers: tuple[str, ...] = ()
     prefers: tuple[str, ...] = ()
     prior: float = USUAL_SHARE
+    usual_pct: float = 0.0
     free: bool = False
     needs: str = "any"
     expect: str = "identical"
@@ -158,6 +160,7 @@ def _of_file(path: Path) -> list[Lever]:
                     key for value in options.values() for key in prefers.get(str(value), ())
                 ),
                 prior=names.get("PRIOR", USUAL_SHARE),
+                usual_pct=names.get("USUAL_PCT", 0.0),
                 free=names["FREE"],
                 needs=names["NEEDS"],
                 expect=names["EXPECT"],

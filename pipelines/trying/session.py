@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -48,11 +48,19 @@ class Wishes:
     fresh: bool = False
 
 
-def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail: Say) -> Trial:
+def try_levers(
+    subject: Subject,
+    store: Store,
+    wishes: Wishes,
+    say: Say,
+    detail: Say,
+    *,
+    partly: Callable[[Trial], None] = lambda trial: None,
+) -> Trial:
     """Try levers on a program, and return the trial, which is then in the store.
 
-    Raises TaskFailed if the program fails without any change, InputError for unknown levers and for
-    programs that cannot be tried.
+    If the trial ends early, `partly` receives what was measured.  Raises TaskFailed if the program
+    fails without any change, InputError for unknown levers and for programs that cannot be tried.
     """
     began = time.monotonic()
     own = own_levers(subject.workload, subject.path)
@@ -70,6 +78,7 @@ def try_levers(subject: Subject, store: Store, wishes: Wishes, say: Say, detail:
                     write(store.root, state.trial)
                 if isinstance(error, Ended):
                     error.advice = f"; what was measured is trial {state.trial_id}"
+                partly(state.trial)
             raise
         trial = state.trial
         write(store.root, trial)
@@ -188,10 +197,11 @@ def _measure(
         trying.measure_levers(new, rounds)
         chosen += new
         state.found = found = trying.choose_again(found, wishes.most)
-    best = trying.best_stack(trying.helpful(chosen))
+    helpful = trying.helpful(chosen)
+    best = trying.best_stack(helpful)
     if best is not None:
-        say(f"confirming {best.name} on fresh launches")
-        state.stack = trying.confirm(best, {row.name: row for row in state.rows})
+        rows = {row.name: row for row in state.rows}
+        state.stack = trying.confirm_best(best, helpful, rows, say)
 
 
 #: Directories of caches, which programs fill anywhere below the home directory.

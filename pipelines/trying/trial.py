@@ -24,6 +24,7 @@ from perfpipe.analysis.trying.verdict import (
     order,
     scatter_of,
 )
+from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.trying.bench import COMPILES_S, Bench, Sides, sides, times, used
 from perfpipe.pipelines.trying.choosing import Candidate, within_budget
 from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launched
@@ -61,7 +62,7 @@ class Trying:
     With `accept`, levers that change the results may be part of the stack.  `first` are the plain
     launches before the rounds, including one that may have filled caches, whose time does not
     count.  `family` is the number of levers that may be tried, whose chances of a false gain add
-    up.
+    up.  `untested` says that the stack was not compared with a smaller one.
     """
 
     bench: Bench
@@ -72,6 +73,7 @@ class Trying:
     levers: list[LeverTrial] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     family: int = 0
+    untested: bool = False
     _verified: Launched | None = None
     _begin: int = 0
 
@@ -135,14 +137,17 @@ class Trying:
 
     def _cost_s(self, own: Candidate) -> float:
         """Return the time that a lever needs, s."""
-        rounds = self.rounds or FEWEST_ROUNDS
-        return rounds * self.bench.plain_s + COMPILES_S * own.lever.compiles
+        return self._rounds_s + COMPILES_S * own.lever.compiles
 
     @property
     def _left_s(self) -> float:
         """Time for levers, s: without what plain and the confirmation need."""
-        rounds = self.rounds or FEWEST_ROUNDS
-        return self.bench.left_s - self._reserve_s - rounds * self.bench.plain_s
+        return self.bench.left_s - self._reserve_s - self._rounds_s
+
+    @property
+    def _rounds_s(self) -> float:
+        """Time that the rounds take for each arm, s, without compilation."""
+        return (self.rounds or FEWEST_ROUNDS) * self.bench.plain_s
 
     def choose_again(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
         """Return the candidates after some were tried: the time that is left may allow others."""
@@ -313,12 +318,20 @@ class Trying:
         return [own_of[own.name] for own in rows]
 
     def best_stack(self, helpful: Sequence[Candidate]) -> Arm | None:
-        """Return the levers that help together: added one by one, then dropped one by one."""
+        """Return the levers that help together: added one by one, then dropped one by one.
+
+        Where the budget does not allow that, all are combined, for the confirmation to measure.
+        """
         chosen = list(helpful[:1])
         for own in helpful[1:]:
             if any(exclusive(own.lever, other.lever) for other in chosen):
                 continue
-            both = self._in_turns([_stacked(chosen), _stacked([*chosen, own])])
+            arms = [_stacked(chosen), _stacked([*chosen, own])]
+            if not self.bench.fits(arms, CHOOSING, self._reserve_s):
+                self.untested = True
+                chosen.append(own)
+                continue
+            both = self._in_turns(arms)
             if both is not None and adds(both[0], both[1], self._limit_pct):
                 chosen.append(own)
         if len(chosen) > 2:
@@ -347,7 +360,6 @@ class Trying:
     def _in_turns(self, arms: Sequence[Arm]) -> list[list[float]] | None:
         """Return the times of a unit in a few rounds of stacks; None if one is of no use."""
         if not self.bench.fits(arms, CHOOSING, self._reserve_s):
-            self.notes.append(f"{arms[-1].name} was not tried: the budget is used up")
             return None
         launches: dict[str, list[Launched]] = {arm.name: [] for arm in arms}
         for number in range(CHOOSING):
@@ -364,8 +376,39 @@ class Trying:
         both = [sides(first, other) for other in others]
         return [both[0].before, *(own.after for own in both)] if both[0].before else None
 
+    def confirm_best(
+        self, arm: Arm, helpful: Sequence[Candidate], rows: Mapping[str, LeverTrial], say: Say
+    ) -> StackTrial:
+        """Confirm a stack; if its levers do not help together, confirm the best of them alone."""
+        say(f"confirming {arm.name} on fresh launches")
+        found, best = self.confirm(arm, rows), _stacked(helpful[:1])
+        if not self.untested:
+            return found
+        why = self._worse(found, rows[best.name].gained)
+        if not why:
+            self.notes.append(
+                f"the budget did not allow comparing {arm.name} with fewer of these levers"
+            )
+            return found
+        self.notes.append(f"{arm.name}: {why}")
+        if not self.bench.fits([PLAIN, best], FEWEST_ROUNDS):
+            return found
+        say(f"confirming {best.name} on fresh launches")
+        return self.confirm(best, rows)
+
+    def _worse(self, stack: StackTrial, best: Gained) -> str:
+        """Return why a stack is worse than the best of its levers, empty if it is not."""
+        if stack.verdict == "failed":
+            return stack.results_why
+        if stack.verdict != GAIN:
+            return f"{stack.verdict} on fresh launches"
+        if not self.accept and stack.results not in EQUAL_RESULTS:
+            return "together they change the results"
+        less = (stack.gained.gain_pct or 0.0) < (best.low_pct or 0.0)
+        return "together they gain less than the best of them alone" if less else ""
+
     def confirm(self, arm: Arm, rows: Mapping[str, LeverTrial]) -> StackTrial:
-        """Measure the best stack on fresh launches, in turns with the plain program."""
+        """Measure a stack on fresh launches, in turns with the plain program."""
         fresh: dict[str, list[Launched]] = {PLAIN.name: [], arm.name: []}
         for number in range(CONFIRMING):
             if number >= FEWEST_ROUNDS and not self.bench.fits([PLAIN, arm]):

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
 TITLE = "no activation checkpointing"
 ANSWERS: "tuple[str, ...]" = ()
 FREE = True
-NEEDS = "torch"
+NEEDS = "checkpointing"
+#: A step computes the forward pass twice, which is a quarter of it if backward takes two of them.
+USUAL_PCT = 25.0
 EXPECT, TOLERANCE = "scatter", None
 DIFFICULTY = "low"
 RISKS = "All activations stay in GPU memory until the backward pass."
