@@ -23,7 +23,8 @@ _FRAME = re.compile(r'File "(?P<path>[^"]+)", line \d+')
 _RAISED = re.compile(
     r"(?:\w+\.)*[A-Z]\w*: *\S.*|(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration)"
 )
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_DIRECT = "The above exception was the direct cause"
+_CHAINED = ("During handling of the above exception", _DIRECT)
 
 #: Code of launchers, which raises an exception when a rank fails.
 _LAUNCHER = re.compile(
@@ -154,16 +155,16 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _raised(lines: Iterable[_Line]) -> Iterator[_Raised]:
-    """Yield the exceptions of tracebacks as they end; only the last of chained exceptions."""
+    """Yield the exceptions of tracebacks as they end; of chained ones the last, with its cause."""
     open_: dict[str, tuple[_Line, str]] = {}  # header and innermost file, by tag
     found: list[_Raised] = []
-    chained: set[str] = set()
+    chained: dict[str, str] = {}  # what is said between them, by tag
     for line in lines:
         words = line.text.strip()
         if _HEADER.match(words):
             open_[line.tag] = line, ""
         elif words.startswith(_CHAINED):
-            chained.add(line.tag)
+            chained[line.tag] = words
         elif line.tag in open_:
             header, last = open_[line.tag]
             if frame := _FRAME.match(words):
@@ -173,9 +174,11 @@ def _raised(lines: Iterable[_Line]) -> Iterator[_Raised]:
                 first = header.number
                 earlier = [one for one in found if one.tag == line.tag]
                 if line.tag in chained and earlier:
-                    chained.discard(line.tag)
+                    direct = chained.pop(line.tag).startswith(_DIRECT)
                     found.remove(earlier[-1])
                     first = earlier[-1].first_line
+                    if direct and ": " in earlier[-1].text:
+                        words = f"{words} (caused by {earlier[-1].text})"
                 found.append(_Raised(first, line.number, line.tag, words, last))
     yield from found
 

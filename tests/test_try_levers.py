@@ -237,6 +237,29 @@ def test_steps_are_timed_on_the_gpu(gpu: Callable[..., Programs]) -> None:
     assert found.levers[0]["gpu_steps_ms"] == [4.0] * 29, found.done.stderr
 
 
+FORKING = """
+import gc, os
+def gone(event):
+    os.write(1, b"destroyed\\n")
+cuda.Event.__del__ = gone
+train(30)
+child = os.fork()
+if not child:
+    gc.collect()
+    os._exit(0)
+os.waitpid(child, 0)
+os._exit(0)
+"""
+
+
+def test_forked_children_destroy_no_events(gpu: Callable[..., Programs]) -> None:
+    """As workers do that a loader starts at its second epoch; CUDA does not work in them."""
+    code = f"{PROGRAM}\nimport torch\ncuda = torch.cuda{FORKING}"
+    found = gpu(more=EVENTS.replace("CAPTURING", "False"))(code, [], record=True)
+    assert found.done.stdout == "", found.done.stderr
+    assert found.done.returncode == 0
+
+
 def test_steps_in_a_graph_are_not_timed_on_the_gpu(gpu: Callable[..., Programs]) -> None:
     found = gpu(more=EVENTS.replace("CAPTURING", "True"))(f"{PROGRAM}\ntrain(30)", [])
     assert found.levers[0]["gpu_steps_ms"] is None

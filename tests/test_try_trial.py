@@ -286,7 +286,8 @@ def test_without_time_to_compare_stacks_all_are_confirmed_together(
     chosen = _candidates([*behaviours])
     trying.measure_levers(chosen, 3)
     bench.budget_s -= bench.left_s - 7.5  # a comparison takes 4 launches, and 4 are kept
-    helpful, said = trying.helpful(chosen), []
+    said: list[str] = []
+    helpful = trying.helpful(chosen)
     best = trying.best_stack(helpful)
     assert best is not None and best.name == "a+b"
     assert launches.names.count("a+b") == 0

@@ -421,9 +421,10 @@ _process: "Any" = None
 
 
 def _forked() -> None:
-    """Start again in a forked child."""
+    """Start again in a forked child, which must not free what is on the GPU."""
     global _process
-    _process = _Process(sys.modules["torch"])
+    before, _process = _process, _Process(sys.modules["torch"])
+    _process.parent = before
 
 
 def _safely(name: str, *args: "Any") -> None:

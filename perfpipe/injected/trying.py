@@ -100,6 +100,7 @@ class _Trial:
         self.backward: "Callable[[], int]" = lambda: NO_BACKWARD
         self.models: "dict[int, Any]" = {}  # by id of a module: a reference, whether a model
         self.compiling: "list[list[int]]" = []
+        self.kept: "list[Any]" = []  # never used again
         self.used: "set[str]" = set()  # what levers may need, besides libraries
         self.restart()
 
@@ -109,6 +110,11 @@ class _Trial:
         self.trains = False
         self.memory: "dict[str, int] | None" = None
         self.gpu_steps: "_GpuSteps | None" = None
+
+    def forked(self) -> None:
+        """Start again in a forked child, where destroying CUDA events can end the process."""
+        self.kept.append(self.gpu_steps)
+        self.restart()
 
     def install(self, torch: "Any") -> None:
         """Let the levers register what they do."""
@@ -317,7 +323,7 @@ def after_modules(module: "Any") -> None:
 
 def after_torch(torch: "Any") -> None:
     """Observe steps, and apply the levers."""
-    os.register_at_fork(after_in_child=_trial.restart)
+    os.register_at_fork(after_in_child=_trial.forked)
     observe["after_torch"](torch)
     if _trial.plan.get("seed") is not None:
         pinned = bool(_trial.plan.get("verify"))

@@ -20,10 +20,11 @@ from perfpipe.pipelines.trying.bench import Bench, energy_of, sides
 from perfpipe.pipelines.trying.choosing import Candidate, candidates
 from perfpipe.pipelines.trying.diagnosing import Diagnosis, diagnosis_of
 from perfpipe.pipelines.trying.launching import PLAIN, Launched, Launches, Program
+from perfpipe.pipelines.trying.lever_rows import left_out
 from perfpipe.pipelines.trying.levers import Lever, levers, named
 from perfpipe.pipelines.trying.places import Places
 from perfpipe.pipelines.trying.subject import Subject
-from perfpipe.pipelines.trying.trial import Trying, announced, left_out
+from perfpipe.pipelines.trying.trial import Trying, announced
 from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.scratch import scratch

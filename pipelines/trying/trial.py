@@ -28,16 +28,15 @@ from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.trying.bench import COMPILES_S, Bench, Sides, sides, times, used
 from perfpipe.pipelines.trying.choosing import Candidate, within_budget
 from perfpipe.pipelines.trying.launching import PLAIN, Arm, Launched
+from perfpipe.pipelines.trying.lever_rows import row, useless
 from perfpipe.pipelines.trying.levers import exclusive
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
     NOT_MEASURED,
-    UNKNOWN_ENERGY,
     Gained,
     LeverTrial,
     StackTrial,
-    Used,
 )
 from perfpipe.units import counted, format_ns
 
@@ -195,10 +194,10 @@ class Trying:
             arms = [PLAIN, *active.values()]
             for arm in self._turns(done, arms):
                 launched = self.bench.launch(arm)
-                if arm != PLAIN and (why := _useless(launched)) is not None:
+                if arm != PLAIN and (why := useless(launched)) is not None:
                     del active[arm.name]
                     self.levers.append(
-                        _row(
+                        row(
                             own_of[arm.name],
                             launched,
                             *why,
@@ -255,10 +254,10 @@ class Trying:
         both = sides(self.bench.plain, launched)
         if found is None:
             why = both.window.different_work or both.window.note or "its time is unknown"
-            return _row(own, launched[-1], "different work", why, launches=len(launched))
+            return row(own, launched[-1], "different work", why, launches=len(launched))
         results = self.results(arm, verify=verify)
         start_up, pays = self._start_up(both, launched)
-        return _row(
+        return row(
             own,
             launched[-1],
             found.verdict,
@@ -365,7 +364,7 @@ class Trying:
         for number in range(CHOOSING):
             for arm in self._turns(number, arms):
                 launched = self.bench.launch(arm)
-                if (why := _useless(launched)) is not None:
+                if (why := useless(launched)) is not None:
                     self.notes.append(f"{arm.name}: {why[1]}")
                     return None
                 launches[arm.name].append(launched)
@@ -462,73 +461,6 @@ def _in_steps(both: Sides, plain: Sequence[Launched], other: Sequence[Launched])
         return NOT_MEASURED
     found = confirmed(before, after, limit_pct=0)
     return Gained(found.gain_pct, found.low_pct, found.high_pct)
-
-
-def _useless(launched: Launched) -> tuple[str, str] | None:
-    """Return the verdict and the reason if a launch of a lever shows that it is of no use."""
-    if launched.failure == "hung":
-        return "hung", launched.why
-    if launched.failure is not None:
-        return "failed", launched.why
-    for effect in launched.effects.values():
-        if effect.failed and not effect.applied:
-            return "failed", "; ".join(effect.failed)
-        if not effect.applied:
-            return "not applied", "; ".join(effect.refused) or effect.why or _NOTHING
-        if effect.effective is False:
-            return "not applied", effect.why or "it had no effect"
-    return None
-
-
-_NOTHING = "the program has nothing that it applies to"
-
-
-def _row(
-    own: Candidate,
-    launched: Launched | None,
-    verdict: str,
-    why: str = "",
-    *,
-    gained: Gained = NOT_MEASURED,
-    in_steps: Gained = NOT_MEASURED,
-    energy: Used = UNKNOWN_ENERGY,
-    results: Compared | None = None,
-    start_up_s: float | None = None,
-    pays_after: float | None = None,
-    launches: int = 0,
-) -> LeverTrial:
-    """Return the row of a lever."""
-    lever, advice = own.lever, own.advice
-    effect = launched.effects.get(lever.name) if launched else None
-    applied = [{"where": text, "count": count} for text, count in effect.applied] if effect else []
-    return LeverTrial(
-        name=lever.name,
-        title=lever.title,
-        verdict=verdict,
-        gained=gained,
-        in_steps=in_steps,
-        energy=energy,
-        why=why,
-        technique=advice.technique if advice else next(iter(lever.answers), None),
-        finding=advice.finding if advice else None,
-        bound_pct=advice.bound_pct if advice else None,
-        bound_of=advice.of if advice else None,
-        applied=effect.where if effect else (),
-        results=results.kind if results else "unknown",
-        results_why=results.why if results else "",
-        start_up_s=start_up_s,
-        pays_after=pays_after,
-        memory_bytes=launched.memory_bytes if launched else None,
-        launches=launches,
-        difficulty=lever.difficulty,
-        risks=lever.risks,
-        manual=lever.manual(applied),
-    )
-
-
-def left_out(own: Candidate) -> LeverTrial:
-    """Return the row of a lever that is not tried."""
-    return _row(own, None, "not tried", own.left_out or "")
 
 
 def announced(bench: Bench, chosen: Sequence[Candidate], rounds: int) -> str:
