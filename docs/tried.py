@@ -14,7 +14,8 @@ import socket
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ Each table is a trial of [`perfpipe try`](trying.md) on a program: the upper bou
 stated (promised), the time that the lever saved with its interval (measured), and whether the
 results of the program stay equal. Gains are in % of the unchanged program; bounds are in % of the
 whole that the table names. A stack is the levers that help together, measured on fresh launches.
+"By hand" is what changes made by hand gained in the same program on the same model of GPU.
 `python docs/tried.py add STORE TRIAL` adds a trial.
 """
 
@@ -56,14 +58,22 @@ def committed(root: Path = DOCS) -> list[Trial]:
     return read_all(root)
 
 
-def page(trials: Sequence[Trial]) -> str:
-    """Return the page."""
+def by_hand(root: Path = DOCS) -> dict[str, dict[str, str]]:
+    """Return what is known of programs besides their trials, by the id of the trial."""
+    found: dict[str, dict[str, str]] = tomllib.loads(
+        (root / "trials" / "by_hand.toml").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def page(trials: Sequence[Trial], known: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """Return the page; `known` is what `by_hand` returns."""
     lines = [HEAD, *summary(trials), "", "## Bounds that a measurement exceeded", ""]
     lines += _exceeded(trials)
     if trials:
         lines += ["", "## Levers", "", *_levers(trials)]
     for trial in trials:
-        lines += ["", *_trial(trial)]
+        lines += ["", *_trial(trial, (known or {}).get(trial.trial_id, {}))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -129,10 +139,12 @@ def _levers(trials: Sequence[Trial]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _trial(trial: Trial) -> Iterator[str]:
+def _trial(trial: Trial, known: Mapping[str, str]) -> Iterator[str]:
     """Yield the part of the page about a trial."""
     yield f"## {trial.program}, {trial.gpu or 'GPU unknown'}"
     yield ""
+    if "program" in known:
+        yield from (f"Program: {known['program']}.", "")
     made = trial.provenance
     version = f"perfpipe {made.get('perfpipe', 'of unknown version')}"
     version += f" ({made['commit']})" if "commit" in made else ""
@@ -151,6 +163,8 @@ def _trial(trial: Trial) -> Iterator[str]:
         yield _row(own, trial.unit)
     yield ""
     yield from _stack(trial.stack)
+    if "by_hand" in known:
+        yield from ("", f"By hand: {known['by_hand']}.")
 
 
 def _row(own: LeverTrial, unit: str) -> str:
@@ -243,7 +257,10 @@ def pages(trials: Sequence[Trial]) -> dict[Path, str]:
     """Return the generated text of the page and of the README, by file."""
     readme = DOCS.parent / "README.md"
     text = readme.read_text(encoding="utf-8")
-    return {DOCS / "tried.md": page(trials), readme: with_block(text, "tried", summary(trials))}
+    return {
+        DOCS / "tried.md": page(trials, by_hand()),
+        readme: with_block(text, "tried", summary(trials)),
+    }
 
 
 def main(words: Iterable[str]) -> int:

@@ -16,18 +16,22 @@ from perfpipe.trialrecord import Gained, LeverTrial, Trial, read_all, write
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from tried import add, committed, main, page, summary, with_block
+from tried import add, by_hand, committed, main, page, summary, with_block
 
 LORA, CIFAR = read_all(DATA)
 
 
 def test_the_pages_are_up_to_date() -> None:
     trials = committed()
-    assert page(trials) == (ROOT / "docs" / "tried.md").read_text(), (
+    assert page(trials, by_hand()) == (ROOT / "docs" / "tried.md").read_text(), (
         "python docs/tried.py writes it"
     )
     readme = (ROOT / "README.md").read_text()
     assert with_block(readme, "tried", summary(trials)) == readme
+
+
+def test_what_is_known_besides_is_about_committed_trials() -> None:
+    assert by_hand().keys() == {trial.trial_id for trial in committed()}
 
 
 def test_committed_trials_reveal_no_places() -> None:
