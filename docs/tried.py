@@ -39,6 +39,8 @@ from perfpipe.units import counted, format_bytes, format_ns
 
 DOCS = Path(__file__).resolve().parent
 
+_NOTHING: Mapping[str, Mapping[str, str]] = {}
+
 #: A gain that is worth a change, %.
 _LARGE_PCT = 20
 
@@ -66,14 +68,14 @@ def by_hand(root: Path = DOCS) -> dict[str, dict[str, str]]:
     return found
 
 
-def page(trials: Sequence[Trial], known: Mapping[str, Mapping[str, str]] | None = None) -> str:
+def page(trials: Sequence[Trial], known: Mapping[str, Mapping[str, str]] = _NOTHING) -> str:
     """Return the page; `known` is what `by_hand` returns."""
     lines = [HEAD, *summary(trials), "", "## Bounds that a measurement exceeded", ""]
-    lines += _exceeded(trials)
+    lines += _exceeded(trials, known)
     if trials:
         lines += ["", "## Levers", "", *_levers(trials)]
     for trial in trials:
-        lines += ["", *_trial(trial, (known or {}).get(trial.trial_id, {}))]
+        lines += ["", *_trial(trial, known.get(trial.trial_id, {}))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -114,17 +116,19 @@ def _pct(trial: Trial) -> float:
     return (stack.gained.gain_pct or 0.0) if stack and Outcome.of(stack).helps else 0.0
 
 
-def _exceeded(trials: Sequence[Trial]) -> Iterator[str]:
+def _exceeded(trials: Sequence[Trial], known: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     found = exceeded(trials)
     if not found:
         yield "None."
     for trial, own in found:
         alone = own.in_steps.low_pct is not None
         measured = saved(own.in_steps if alone else own.gained)
+        why = known.get(trial.trial_id, {}).get("exceeded")
         yield (
             f"- {_code(trial.program)} on {trial.gpu}, {_code(own.name)}: at most "
             f"{own.bound_pct:.1f} % of {own.bound_of or 'the step'} was promised, {measured}"
             f"{' in the steps alone' if alone else ''} was measured ({trial.trial_id})."
+            f"{' ' + why + '.' if why else ''}"
         )
 
 
