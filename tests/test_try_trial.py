@@ -208,6 +208,29 @@ def test_the_budget_limits_levers_and_rounds(run: Run) -> None:
     assert "a needs a budget of about" in trying.notes[-1]
 
 
+@pytest.mark.parametrize(
+    ("budget_s", "units", "expected"),
+    [(220, 1000, ", or --steps 250"), (170, 1000, ""), (100, 1000, ""), (2000, 1000, "")],
+    ids=["fits", "few units are left", "start-up alone is too long", "fits anyway"],
+)
+def test_launches_can_end_so_early_that_a_lever_fits(
+    budget_s: float, units: int, expected: str
+) -> None:
+    """A launch takes 15 s until its first unit, and 20 ms a unit."""
+
+    class Long(Simulated):
+        def launch(self, arm: Arm, **settings: Any) -> Launched:
+            found = super().launch(arm, **settings)
+            return replace(found, seconds=15 + 0.02 * units, pace=pace(20.0, units))
+
+    bench = Bench(Long({}), budget_s, lambda _: None)  # type: ignore[arg-type]
+    trying = Trying(bench)
+    trying.measure_plain(bench.launch(PLAIN, counts=False))
+    trying.choose(_candidates("a"), None)
+    notes = [note for note in trying.notes if "needs a budget" in note]
+    assert [note.partition("m")[2] for note in notes] == ([expected] if budget_s < 1000 else [])
+
+
 def test_time_that_is_left_goes_to_levers_that_the_budget_left_out(run: Run) -> None:
     trying, launches = run({"half": Behaviour(0.5), "same": Behaviour(1.0)}, budget_s=0.0)
     found = trying.choose(_candidates(["half", "same", "third"]), None)

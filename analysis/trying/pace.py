@@ -172,6 +172,11 @@ def first_steady(paces: Sequence[Pace], *, at_least: int = 0) -> int:
     return at_least + max(warm_up(pace.units_ms()) for pace in paces)
 
 
+def fewest_units(pace: Pace) -> int:
+    """Return how many units a launch needs: its warm-up, and twice what is compared at least."""
+    return first_steady([pace]) + 2 * _least_units([pace])
+
+
 def ms_per_unit(pace: Pace, first: int, last: int) -> float | None:
     """Return the mean time of the units from `first` up to `last`, which is not one of them, ms.
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perfpipe.analysis.trying.pace import pays_after, reached_ms, start_up_s
+from perfpipe.analysis.trying.pace import fewest_units, pays_after, reached_ms, start_up_s
 from perfpipe.analysis.trying.results import Compared, compare
 from perfpipe.analysis.trying.verdict import (
     ALPHA,
@@ -126,9 +126,23 @@ class Trying:
             least = self.bench.budget_s - self._left_s + self._cost_s(best)
             self.notes.append(
                 f"a launch takes {format_ns(1e9 * plain_s)}: {best.lever.name} needs a budget of "
-                f"about {math.ceil(least / 60)}m"
+                f"about {math.ceil(least / 60)}m{self._shorter(best)}"
             )
         return chosen
+
+    def _shorter(self, own: Candidate) -> str:
+        """Return how to end launches so early that a lever fits, empty if too few units remain."""
+        pace = self.bench.plain[0].pace
+        if pace.unit not in ("step", "token", "call"):
+            return ""
+        units_s = math.fsum(pace.units_ms()) / 1e3
+        launches = FIRST + 2 * (self.rounds or FEWEST_ROUNDS) + 2 * FEWEST_ROUNDS
+        each_s = (self.bench.budget_s - COMPILES_S * own.lever.compiles) / launches
+        fewer = int(pace.units * (each_s - self.bench.plain_s + units_s) / units_s)
+        fewer -= fewer % 10
+        if not fewest_units(pace) <= fewer < pace.units:
+            return ""
+        return f", or --steps {fewer}"
 
     def _affordable(self, found: Sequence[Candidate], most: int | None) -> list[Candidate]:
         costs = {own.lever.name: self._cost_s(own) for own in found}
