@@ -18,6 +18,8 @@ from perfpipe.secrets import hidden, hide_words
 #: Why a lever is not tried: the budget, there is little to do, or it needs a finding.
 NO_BUDGET = "the budget does not allow it"
 WAITS = "the program waits for requests most of the time"
+NO_FINDING = "no finding calls for it"
+UNUSED = "the program does not use "  # and a library
 NO_TIMELINE = "only a finding calls for it, and there is no timeline; --levers tries it"
 
 #: Comparisons of results that let a lever be part of a stack.

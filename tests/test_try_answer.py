@@ -11,7 +11,9 @@ from conftest import DATA
 from perfpipe.pipelines.trying.answering import after, as_data, headline, rows
 from perfpipe.trialrecord import (
     NO_BUDGET,
+    NO_FINDING,
     NO_TIMELINE,
+    UNUSED,
     WAITS,
     Gained,
     LeverTrial,
@@ -189,3 +191,21 @@ def test_the_table_has_what_was_measured_and_reasons_follow() -> None:
         "a: results differ: The loss is 0.",
         "b: failed: exit code 3",
     ]
+
+
+def test_levers_that_do_not_apply_are_counted() -> None:
+    whys = [
+        NO_BUDGET, NO_FINDING, NO_FINDING, f"{UNUSED}JAX", f"{UNUSED}JAX", f"{UNUSED}transformers",
+    ]  # fmt: skip
+    levers = [
+        lever(name, "not tried", launches=0, why=why)
+        for name, why in zip("abcdef", whys, strict=True)
+    ]
+    text = [*after(replace(LORA, levers=tuple(levers), stack=None))]
+    assert text[:2] == [
+        f"Not tried ({NO_BUDGET}): a",
+        "Not tried: 2 levers that no finding calls for, 3 levers for what the program does not use "
+        "(JAX, transformers); --json names them",
+    ]
+    text = [*after(replace(LORA, levers=(levers[1],), stack=None))]
+    assert text[0] == "Not tried: 1 lever that no finding calls for; --json names them"

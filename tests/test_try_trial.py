@@ -238,7 +238,7 @@ def test_time_that_is_left_goes_to_levers_that_the_budget_left_out(run: Run) -> 
     assert trying.family == 3
     trying.bench.budget_s = 1e6
     assert [own.left_out for own in trying.choose_again(found, 2)] == [
-        None, None, "only 2 levers were asked for",
+        None, None, "--most 2",
     ]  # fmt: skip
     before = len(trying.bench.plain)
     trying.measure_levers(_candidates(["same"]), 5)

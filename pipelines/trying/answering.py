@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perfpipe.analysis.trying.outcomes import (
@@ -16,7 +16,9 @@ from perfpipe.analysis.trying.outcomes import (
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
     NO_BUDGET,
+    NO_FINDING,
     NO_TIMELINE,
+    UNUSED,
     WAITS,
     Gained,
     LeverTrial,
@@ -195,6 +197,24 @@ def _untried(trial: Trial, over: bool) -> str:
     return f"{_NOTHING}: no lever answers a finding of this program"
 
 
+def _not_tried(skipped: Sequence[LeverTrial]) -> Iterator[str]:
+    """Yield the levers that were not launched by reason; those that do not apply are counted."""
+    useless = [own for own in skipped if own.why == NO_FINDING or own.why.startswith(UNUSED)]
+    for why in dict.fromkeys(own.why for own in skipped if own not in useless):
+        names = ", ".join(own.name for own in skipped if own.why == why)
+        yield f"Not tried ({why}): {names}"
+    if not useless:
+        return
+    parts = []
+    if uncalled := sum(own.why == NO_FINDING for own in useless):
+        parts.append(f"{counted(uncalled, 'lever')} that no finding calls for")
+    libraries = [own.why.removeprefix(UNUSED) for own in useless if own.why != NO_FINDING]
+    if libraries:
+        what = f"what the program does not use ({', '.join(dict.fromkeys(libraries))})"
+        parts.append(f"{counted(len(libraries), 'lever')} for {what}")
+    yield f"Not tried: {', '.join(parts)}; --json names them"
+
+
 def _changing(own: LeverTrial) -> str:
     """Return that a lever saves time, but not with equal results."""
     results = Outcome.of(own).said_of_results()
@@ -258,9 +278,6 @@ def after(trial: Trial) -> Iterator[str]:
             yield f"{own.name}: {own.verdict}: {own.why}"
         elif own.launches and own.results not in EQUAL_RESULTS and own.results_why:
             yield f"{own.name}: results {RESULTS[own.results]}: {own.results_why}"
-    skipped = [own for own in trial.levers if not own.launches]
-    for why in dict.fromkeys(own.why for own in skipped):
-        names = ", ".join(own.name for own in skipped if own.why == why)
-        yield f"Not tried ({why}): {names}"
+    yield from _not_tried([own for own in trial.levers if not own.launches])
     yield from (f"Note: {note}" for note in trial.notes)
     yield f"{counted(trial.launches, 'launch')} in {trial.seconds:.0f} s; trial {trial.trial_id}"

@@ -12,7 +12,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.trying.levers import Lever
 from perfpipe.store import Store
-from perfpipe.trialrecord import NO_BUDGET, NO_TIMELINE, Trial
+from perfpipe.trialrecord import NO_BUDGET, NO_FINDING, NO_TIMELINE, UNUSED, Trial
 
 #: Gain that is expected of a lever without a bound, %: of one that a finding calls for, and others.
 _CALLED_PCT, _UNCALLED_PCT = 2.0, 1.0
@@ -85,12 +85,12 @@ def candidates(
     With `asked`, the levers were named by the user and need no finding.  Without a `timeline`,
     there are no findings.
     """
-    uncalled = "no finding calls for it" if timeline else NO_TIMELINE
+    uncalled = NO_FINDING if timeline else NO_TIMELINE
     found = []
     for lever in known:
         own = _candidate(lever, advice, trials)
         if lever.needs != "any" and lever.needs not in seen:
-            own = replace(own, left_out=f"the program does not use {_library(lever.needs)}")
+            own = replace(own, left_out=f"{UNUSED}{_library(lever.needs)}")
         elif not asked and own.advice is None and not lever.free:
             own = replace(own, left_out=uncalled)
         found.append(own)
@@ -107,7 +107,7 @@ def within_budget(
             cost = costs[own.lever.name]
             promises = own.lever.usual_pct or (own.advice and own.advice.bound_pct)
             if most is not None and kept >= most:
-                own = replace(own, left_out=f"only {most} levers were asked for")
+                own = replace(own, left_out=f"--most {most}")
             elif cost > left_s or (promised and not kept and not promises):
                 # A lever that promises nothing is no use for what one with a bound lacks.
                 own = replace(own, left_out=NO_BUDGET)
