@@ -17,43 +17,62 @@ from perfpipe.pipelines import signals
 from perfpipe.pipelines.startup import dependency, leave_pandas_out
 from perfpipe.visible import visible_line
 
-#: Commands and their one-line help, in the order of the help page.
-COMMANDS = {
-    "run": "Run a program under nsys and ncu, ingest the results, and report.",
-    "try": "Try the advice on a program: measure the gain, and compare the results.",
-    "batch": "Run many configurations on a Slurm cluster.",
-    "ingest": "Read report files into the store.",
-    "report": "Write a report on a run or on ingested profiler reports.",
-    "findings": "Show the verdict and every finding with its evidence.",
-    "compare": "Show what changed between two runs.",
-    "check": "Check whether runs are slower than a baseline (gate).",
-    "ab": "Run an A/B test of two configurations or commits.",
-    "bisect": "Find the commit or package version that changed the time of a program.",
-    "comment": "Post or update a comment on a pull request from CI.",
-    "calibrate": "Measure how small a change can be detected.",
-    "history": "Show how a workload's run time changed from run to run.",
-    "baseline": "Save runs as a baseline for check, and export baselines.",
-    "project": "Estimate the time of a run on another GPU.",
-    "plan": "Show which kernels of a timeline to profile with ncu, and how.",
-    "query": "Run SQL on the store.",
-    "schema": "Show tables, views and columns.",
-    "specs": "Show vendor-published peak rates of GPUs.",
-    "occupancy": "Calculate the occupancy of a kernel without a report.",
-    "work": "Declare the FLOPs and bytes of kernels, to compute MFU.",
-    "budget": "Break down where GPU time goes, in the steady steps or another window.",
-    "rules": "Run the expert rules of nsys analyze.",
-    "record": "Turn a run into a recording that replays without a GPU.",
-    "scrub": "Write an anonymized copy of a report or store.",
-    "tuning": "Summarize an autotuning run.",
-    "export": "Export a timeline for another viewer.",
-    "evaluate": "Check kernels for correctness and time them.",
-    "mcp": "Serve the store to an agent over the Model Context Protocol.",
-    "config": "Show settings and where they come from.",
-    "doctor": "Check profilers, driver, permissions and disk space.",
-    "init": "Copy the example workloads into a directory.",
-    "store": "List, verify and clean up the store.",
-    "completion": "Print shell completion code.",
+#: Commands and their one-line help by what they are for, in the order of the help page.
+GROUPS = {
+    "Start": {
+        "run": "Run a program under nsys and ncu, ingest the results, and report.",
+        "try": "Try the advice on a program: measure the gain, and compare the results.",
+        "report": "Write a report on a run or on ingested profiler reports.",
+        "compare": "Show what changed between two runs.",
+        "doctor": "Check profilers, driver, permissions and disk space.",
+        "init": "Copy the example workloads into a directory.",
+    },
+    "Look closer": {
+        "findings": "Show the verdict and every finding with its evidence.",
+        "budget": "Break down where GPU time goes, in the steady steps or another window.",
+        "plan": "Show which kernels of a timeline to profile with ncu, and how.",
+        "query": "Run SQL on the store.",
+        "schema": "Show tables, views and columns.",
+        "rules": "Run the expert rules of nsys analyze.",
+        "tuning": "Summarize an autotuning run.",
+        "export": "Export a timeline for another viewer.",
+    },
+    "Gate": {
+        "check": "Check whether runs are slower than a baseline (gate).",
+        "ab": "Run an A/B test of two configurations or commits.",
+        "bisect": "Find the commit or package version that changed the time of a program.",
+        "history": "Show how a workload's run time changed from run to run.",
+        "baseline": "Save runs as a baseline for check, and export baselines.",
+        "calibrate": "Measure how small a change can be detected.",
+        "comment": "Post or update a comment on a pull request from CI.",
+    },
+    "Cluster": {
+        "batch": "Run many configurations on a Slurm cluster.",
+    },
+    "Calculators": {
+        "project": "Estimate the time of a run on another GPU.",
+        "specs": "Show vendor-published peak rates of GPUs.",
+        "occupancy": "Calculate the occupancy of a kernel without a report.",
+    },
+    "Data": {
+        "ingest": "Read report files into the store.",
+        "store": "List, verify and clean up the store.",
+        "record": "Turn a run into a recording that replays without a GPU.",
+        "scrub": "Write an anonymized copy of a report or store.",
+        "work": "Declare the FLOPs and bytes of kernels, to compute MFU.",
+    },
+    "Agents": {
+        "mcp": "Serve the store to an agent over the Model Context Protocol.",
+        "evaluate": "Check kernels for correctness and time them.",
+    },
+    "Settings": {
+        "config": "Show settings and where they come from.",
+        "completion": "Print shell completion code.",
+    },
 }
+
+#: All commands.
+COMMANDS = {name: text for own in GROUPS.values() for name, text in own.items()}
 
 
 class _LazyGroup(click.Group):
@@ -74,8 +93,11 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                rows = [(name.ljust(width), text) for name, text in commands.items()]
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

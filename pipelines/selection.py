@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from perfpipe.errors import InputError, StoreError
+from perfpipe.pipelines.console import say
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
+from perfpipe.units import counted
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,10 @@ class Selection:
 def select(store: Store, names: Sequence[str]) -> Selection:
     """Return the readable reports and the runs that names select.
 
-    A name is the id of a run, a report or a batch (for its runs), or a prefix of an id.  Without
-    names: the newest run, else every report.  Raises InputError for an unknown or ambiguous name,
-    StoreError if a named run or report cannot be read.
+    A name is the id of a run, a report or a batch (for its runs), or a prefix of an id; @1 for the
+    newest run, @2 for the one before it; the name of a workload, for its newest run; or the file
+    that a report was read from.  Without names: the newest run, else every report.  Raises
+    InputError for an unknown or ambiguous name, StoreError if a named run or report cannot be read.
     """
     runs = {run.run_id: run for run in store.runs()}
     if not names and runs:
@@ -67,7 +72,7 @@ def select(store: Store, names: Sequence[str]) -> Selection:
     named_runs: list[RunRecord] = []
     of_runs, batches = frozenset(store.run_ids()), frozenset(store.batch_ids())
     for name in names:
-        meant = _meant(name, (*of_runs, *every, *batches))
+        meant = _found(store, name, (*of_runs, *every, *batches), [*runs.values()])
         if meant in batches:
             named_runs += [runs[run_id] for run_id in _runs_of(store, meant) if run_id in runs]
         elif meant in of_runs:
@@ -97,6 +102,41 @@ def batch_named(store: Store, names: Sequence[str]) -> str | None:
         return None
     meant = _meant(names[0], (*store.run_ids(), *store.report_ids(), *batches))
     return meant if meant in batches else None
+
+
+def _found(store: Store, name: str, ids: Sequence[str], runs: Sequence[RunRecord]) -> str:
+    """Return the id that a name stands for; `runs` are the oldest first."""
+    if name in ids:
+        return name
+    if match := re.fullmatch(r"@(\d+)", name):
+        if not 1 <= int(match[1]) <= len(runs):
+            raise InputError(f"no run {name}: the store has {counted(len(runs), 'run')}")
+        return runs[-int(match[1])].run_id
+    if own := [run.run_id for run in runs if run.workload == name]:
+        if len(own) > 1:
+            say(f"{name}: {own[-1]} is the newest of {counted(len(own), 'run')}")
+        return own[-1]
+    if any(key.startswith(name) for key in ids):
+        return _meant(name, ids)
+    return _read_from(store, name)
+
+
+def _read_from(store: Store, name: str) -> str:
+    """Return the report that was read from a file; raises InputError without one."""
+    path = Path(name)
+    if not path.suffix and not path.exists():
+        return _meant(name, ())
+    there = str(path.resolve())
+    every = [(own.report_id, own.source_name, own.source_path) for own in store.each_manifest()]
+    found = [key for key, _, source in every if source == there]
+    found = found or [key for key, source, _ in every if source == path.name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(f"'{name}' is ambiguous: {', '.join(found)}")
+    if path.exists():
+        raise InputError(f"{name} is not in the store; to read it: perfpipe ingest {name}")
+    return _meant(name, ())
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -40,10 +40,12 @@ def compare_command(
     """Show whether B is faster or slower than A, what changed, and why.
 
     A and B are runs or reports (several separated by commas), named baselines, or exported
-    baselines (FILE.json).  The exit code is always 0; use 'perfpipe check' as a gate.
+    baselines (FILE.json).  @1 is the newest run, @2 the one before it; a file name is the report
+    that was read from it.  The exit code is always 0; use 'perfpipe check' as a gate.
 
     \b
     perfpipe compare gemm-2026a gemm-2026b
+    perfpipe compare @2 @1
     perfpipe compare run1,run3,run5 run2,run4,run6 --html difference.html
     perfpipe compare gemm-a100 gemm-h100 --across-gpus
     """

@@ -72,7 +72,8 @@ def report_command(
 ) -> None:
     """Report what limits a run or ingested reports, how close kernels are to SOL, and what to try.
 
-    A name is the id of a run, report or batch, or a prefix of the id.  A name can also be a file or
+    A name is the id of a run, report or batch, or a prefix of the id; @1 for the newest run, @2 for
+    the one before it; or the name of a workload, for its newest run.  A name can also be a file or
     directory, which is then ingested first.  The default is the latest run, or all reports if the
     store has no runs.  Without options, the command prints the first screen; with --all, it prints
     every table.  Put names before any option that takes an optional FILE; otherwise a name is taken
