@@ -30,6 +30,10 @@ _BINARY = (
 #: What a text is, by a pattern in it.
 _TEXTS = (
     (
+        rb"(?m)\A(?:#.*\n|\s)*version: 1\b(?:.|\n)*^command:",
+        "a workload file of perfpipe; 'perfpipe run' runs it",
+    ),
+    (
         rb"\Aversion https://git-lfs\.github\.com/spec/",
         "a Git LFS pointer instead of the file; run 'git lfs pull'",
     ),

@@ -105,7 +105,7 @@ def read(path: Path) -> Layer:
         stated = Settings.model_validate(content).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise InputError(
-            "\n".join(
+            "; ".join(
                 f"{path}:{_line(lines, fault['loc'])}: {explain(Settings, fault)}"
                 for fault in error.errors()
             )

@@ -433,7 +433,7 @@ def load_workload(
             f"{path}:{line_of(node, fault['loc'])}: {explain(Workload, fault)}"
             for fault in error.errors()
         ]
-        raise InputError("\n".join(faults)) from error
+        raise InputError("; ".join(faults)) from error
 
 
 def _parameters(value: Mapping[str, Any]) -> set[str]:

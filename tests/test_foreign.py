@@ -62,6 +62,7 @@ KINDS = {
     "reports.zip": (b"PK\3\4\x14\0\0\0", "an archive; unpack it"),
     "host.xplane.pb": (b"\n\x0c/host:metadata", "a profile of JAX (XLA)"),
     "nvprof.log": (b"==123== NVPROF is profiling process 123\n", "output of nvprof"),
+    "own.yaml": (b"# Mine\nversion: 1\nname: a\ncommand: [true]\n", "'perfpipe run' runs it"),
     "notes.txt": (b"nothing\n", "not a report that perfpipe reads (text without an ncu CSV"),
 }
 
