@@ -18,6 +18,7 @@ from perfpipe.secrets import hidden, hide_words
 #: Why a lever is not tried: the budget, there is little to do, or it needs a finding.
 NO_BUDGET = "the budget does not allow it"
 WAITS = "the program waits for requests most of the time"
+INTERRUPTED = "the trial was interrupted: nothing was confirmed"
 NO_FINDING = "no finding calls for it"
 UNUSED = "the program does not use "  # and a library
 NO_TIMELINE = "only a finding calls for it, and there is no timeline; --levers tries it"
@@ -173,9 +174,12 @@ class Trial:
     @property
     def decided(self) -> bool:
         """Whether any lever was measured well enough, or there was nothing to measure."""
+        if INTERRUPTED in self.notes:
+            return False
         if any(own.verdict in ("gain", "no gain", "slower") for own in self.levers):
             return True
-        open_ = any(own.verdict == "inconclusive" or own.why == NO_BUDGET for own in self.levers)
+        left = (NO_BUDGET, NO_TIMELINE)
+        open_ = any(own.verdict == "inconclusive" or own.why in left for own in self.levers)
         return not open_ and not self.unsteady
 
 

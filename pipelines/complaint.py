@@ -7,6 +7,7 @@ wait for a failed rank fail as well.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -100,6 +101,18 @@ def complaint(stdout: str, stderr: str) -> str:
         ended = f"ended by {root['signal']}" if root["signal"] else f"exit code {root['code']}"
         lines.append(f"rank {root['rank']}: {ended}")
     return " | ".join([line[:_LONGEST] for line in lines if line][-_LAST:])
+
+
+def exit_sentence(code: int) -> str:
+    """Return how a process ended: its exit code, or the signal that ended it.
+
+    >>> exit_sentence(3), exit_sentence(-9)
+    ('exit code 3', 'killed by SIGKILL')
+    """
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"exit code {code}"
 
 
 def _exception(text: str) -> str | None:

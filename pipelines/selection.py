@@ -123,6 +123,10 @@ def _found(store: Store, name: str, ids: Sequence[str], runs: Sequence[RunRecord
 
 def _read_from(store: Store, name: str) -> str:
     """Return the report that was read from a file; raises InputError without one."""
+    if store.has_trial(name):
+        raise InputError(
+            f"{name} is a trial: perfpipe query \"FROM trials WHERE trial_id = '{name}'\""
+        )
     path = Path(name)
     if not path.suffix and not path.exists():
         return _meant(name, ())

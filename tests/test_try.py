@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def test_a_program_that_fails_ends_it(work: Path, cli: Cli) -> None:
     [
         (["--levers", "fsat"], "no lever fsat; did you mean 'fast'?"),
         (["--levers", ","], "expected names"),
-        (["--budget", "0m"], "not a time"),
+        (["--budget", "0m"], "not longer than 0"),
         (["--set", "size=1,2"], "no parameter size"),
         (["--set", "n=1,2"], "2 configurations"),
     ],
@@ -207,3 +208,38 @@ def test_nothing_is_tried_where_the_program_waits_for_requests(
     # Levers that are named are tried.
     assert cli("try", path, "--levers", "fast", "--rounds", "2", "--json") == 0, cli.err
     assert json.loads(cli.out)["stack"]["levers"] == ["fast"]
+
+
+def test_a_launch_that_ends_before_any_work_says_so(work: Path, cli: Cli) -> None:
+    (work / "slow.py").write_text("import time; time.sleep(60)")
+    words = ("--no-diagnosis", "--duration", "1", "--levers", "fused_optimizer", "--cwd", work)
+    assert cli("try", *words, "--", sys.executable, "slow.py") == 0, cli.err
+    first, *rest = cli.out.splitlines()
+    assert first == "Nothing was tried: fused_optimizer: the program does not use PyTorch"
+    (note,) = (line for line in rest if line.startswith("Note: the program was ended after "))
+    assert note.endswith("before its first step, token or call of a model: use a longer --duration")
+
+
+def test_a_budget_has_a_length(cli: Cli) -> None:
+    assert cli("try", "--budget", "0s", "--", "true") == 2
+    assert "0s is not longer than 0" in cli.err
+
+
+def test_a_program_that_takes_long_is_named_once(
+    work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfpipe.pipelines.trying.session._PATIENCE_S", 0.2)
+    (work / "slow.py").write_text("import time; time.sleep(3)")
+    words = ("--no-diagnosis", "--budget", "0.5s", "--cwd", work, "--levers", "tf32")
+    assert cli("try", *words, "--", sys.executable, "slow.py") == 0, cli.err
+    assert cli.err.count("the program has not ended after 500 ms; if it takes long, stop") == 1
+
+
+def test_a_trial_is_no_report(work: Path, cli: Cli) -> None:
+    path = _workload(work, PRINTING, {"fast": LEVERS["fast"]})
+    assert cli("try", path, "--no-diagnosis", "--levers", "fast", "--json") == 0, cli.err
+    trial = json.loads(cli.out)["trial"]
+    assert cli("report", trial) == 2
+    assert (
+        f"{trial} is a trial: perfpipe query \"FROM trials WHERE trial_id = '{trial}'\"" in cli.err
+    )

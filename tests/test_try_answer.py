@@ -10,6 +10,7 @@ from conftest import DATA
 
 from perfpipe.pipelines.trying.answering import after, as_data, headline, rows
 from perfpipe.trialrecord import (
+    INTERRUPTED,
     NO_BUDGET,
     NO_FINDING,
     NO_TIMELINE,
@@ -59,13 +60,15 @@ def stack(verdict: str, gain: float, **settings: Any) -> StackTrial:
         (
             [lever("a", "inconclusive", 3), lever("b", "inconclusive", 40, results="differ")],
             {},
-            "Undecided: launches scatter too much to judge a; gains up to 5.0 % are possible",
+            "Undecided: launches scatter too much to judge a; gains up to 5.0 % are possible; a "
+            "larger --budget allows more rounds",
             False,
         ),
         (
             [lever("a", "inconclusive", 3), lever("b", "failed", why="ValueError: no")],
             {},
-            "Undecided: launches scatter too much to judge a; gains up to 5.0 % are possible",
+            "Undecided: launches scatter too much to judge a; gains up to 5.0 % are possible; a "
+            "larger --budget allows more rounds",
             False,
         ),
         (
@@ -115,9 +118,28 @@ def stack(verdict: str, gain: float, **settings: Any) -> StackTrial:
         (
             [lever("a", "not tried", launches=0, why=NO_TIMELINE)],
             {"run_id": None},
-            "Nothing was tried: there is no timeline, and no lever that needs none applies; name "
-            "levers with --levers",
+            "Undecided: without a timeline, only levers that need no finding are tried, and none "
+            "applies; --levers tries others",
+            False,
+        ),
+        (
+            [lever("a", "not applied", why="no GPU"), lever("b", "", launches=0, why=NO_TIMELINE)],
+            {"run_id": None},
+            "Undecided: without a timeline, only levers that need no finding are tried; a not "
+            "applied: no GPU; --levers tries others",
+            False,
+        ),
+        (
+            [lever("a", "not tried", launches=0, why=f"{UNUSED}PyTorch")],
+            {},
+            "Nothing was tried: a: the program does not use PyTorch",
             True,
+        ),
+        (
+            [lever("a", "gain", 9)],
+            {"notes": (INTERRUPTED,)},
+            "Interrupted before fresh launches: a: -9.0 % (-7.0 to -11.0 %), results identical",
+            False,
         ),
         (
             [lever("a", "not tried", launches=0, why="no finding calls for it")],

@@ -430,7 +430,7 @@ def test_collectives_of_pytorch_are_delayed(tmp_path: Path) -> None:
         "DistributedDataParallel": 30, "all_reduce": 30, "broadcast": 30,
     }  # fmt: skip
     times = done.pace.times_ns
-    assert 9 <= min(after - before for before, after in pairwise(times)) / 1e6 < 15
+    assert min(after - before for before, after in pairwise(times)) / 1e6 >= 9
     own = Program(tmp_path, DISTRIBUTED.replace("HOOK", "True"))
     effect = own([_entry("collectives", us=0)], {}).effects["collectives"]
     assert {one["where"]: one["count"] for one in effect.applied} == {

@@ -36,7 +36,9 @@ class _Budget(click.ParamType[float]):
         if isinstance(value, float):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
-        if match is None or not float(match[1]):
+        if match is not None and not float(match[1]):
+            self.fail(f"{value} is not longer than 0", param, ctx)
+        if match is None:
             self.fail(f"{value!r} is not a time such as 15m, 90s or 1h", param, ctx)
         return float(match[1]) * _UNITS[match[2]]
 

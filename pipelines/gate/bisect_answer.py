@@ -40,9 +40,15 @@ def headline(found: Found, line: Line) -> str:
             return f"Not reproducible: {total}, which is within {found.limit_pct:.3g} %"
         case Outcome.UNDECIDED if answer.after - answer.before < len(line.names) - 1:
             what = "a part of this" if answer.partial else "the change"
+            more = f"try --rounds {2 * found.rounds}"
+            if answer.after == answer.before + 1:
+                return (
+                    f"Undecided: {total}; {what} probably came with {after}, but its comparison "
+                    f"with {before} is not clear; {more}"
+                )
             return (
                 f"Undecided: {total}; {what} probably came after {before}, at the latest with "
-                f"{after}"
+                f"{after}; {more}"
             )
     return (
         f"Undecided: {total}, which may be noise after {counted(found.rounds, 'round')}; try "

@@ -13,8 +13,10 @@ from perfpipe.analysis.trying.outcomes import (
     saved,
     start_up,
 )
+from perfpipe.pipelines.trying.trial import MOST_ROUNDS
 from perfpipe.trialrecord import (
     EQUAL_RESULTS,
+    INTERRUPTED,
     NO_BUDGET,
     NO_FINDING,
     NO_TIMELINE,
@@ -30,6 +32,9 @@ from perfpipe.units import counted, format_bytes, format_joules, format_ns
 
 #: Begins the headline of a trial that found that no lever helps.
 _NOTHING = "Nothing to gain"
+
+#: Why few levers are tried.
+_ALONE = "without a timeline, only levers that need no finding are tried"
 
 #: Titles of the table.
 TITLES = ("lever", "gain", "interval", "verdict", "at most", "results", "memory", "energy")
@@ -149,13 +154,17 @@ def _without_gain(trial: Trial) -> str:
         return _changing(changed[0])
     if gains := [own for own in tried if own.verdict == "gain"]:
         best = max(gains, key=lambda own: own.gained.gain_pct or 0.0)
-        return f"Not confirmed: {_changing(best)}"
+        early = INTERRUPTED in trial.notes
+        begins = "Interrupted before fresh launches" if early else "Not confirmed"
+        return f"{begins}: {_changing(best)}"
     unclear = [own for own in tried if own.verdict == "inconclusive"]
     if hidden := [own for own in unclear if own.results != "differ"]:
         most = max(own.gained.high_pct or 0.0 for own in hidden)
         up_to = f"; gains up to {most:.1f} % are possible" if most > 0 else ""
         names = ", ".join(own.name for own in hidden)
-        return f"Undecided: launches scatter too much to judge {names}{up_to}"
+        few = max(own.launches for own in hidden) < MOST_ROUNDS
+        rounds = "; a larger --budget allows more rounds" if few else ""
+        return f"Undecided: launches scatter too much to judge {names}{up_to}{rounds}"
     more = f"; the budget does not allow {counted(len(over), 'more lever')}" if over else ""
     measured = [own for own in tried if own.verdict in ("no gain", "slower")]
     if measured:
@@ -167,6 +176,8 @@ def _without_gain(trial: Trial) -> str:
         return f"{_NOTHING} with equal results: {unclear[0].name} changes them{more}"
     whys = "; ".join(f"{own.name} {own.verdict}: {own.why}" for own in tried[:3])
     useless = all(own.verdict == "not applied" for own in tried)
+    if useless and any(own.why == NO_TIMELINE for own in trial.levers):
+        return f"Undecided: {_ALONE}; {whys}; --levers tries others"
     return f"{_NOTHING if useless else 'No lever was measured'}: {whys}{more}"
 
 
@@ -189,11 +200,11 @@ def _untried(trial: Trial, over: bool) -> str:
             "Undecided: the budget does not allow any lever; raise --budget, or end launches early "
             "with --steps or --duration"
         )
-    if trial.run_id is None and any(own.why == NO_TIMELINE for own in trial.levers):
-        return (
-            "Nothing was tried: there is no timeline, and no lever that needs none applies; name "
-            "levers with --levers"
-        )
+    if any(own.why == NO_TIMELINE for own in trial.levers):
+        return f"Undecided: {_ALONE}, and none applies; --levers tries others"
+    if trial.levers and not any(own.why == NO_FINDING for own in trial.levers):
+        whys = "; ".join(f"{own.name}: {own.why}" for own in trial.levers[:3])
+        return f"Nothing was tried: {whys}"
     return f"{_NOTHING}: no lever answers a finding of this program"
 
 

@@ -19,6 +19,7 @@ from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.collectors.base import COLLECTOR_VARIABLE, interrupting
 from perfpipe.pipelines.collectors.energy import metering
 from perfpipe.pipelines.collectors.observing import HELPER, injecting
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.protocol import ProgramOutput
 from perfpipe.pipelines.tools import explain
@@ -259,6 +260,8 @@ class Launches:
         cut = stopped or early
         # A launch that is ended early does not write the files that the program writes at its end.
         found = results.read(folder, finished.stdout, None if cut else written, finished.returncode)
+        # An interrupted program writes all that it has, of fewer steps.
+        found = replace(found, complete=found.complete and not early)
         memory = [own.get("memory") or {} for own in reports]
         return Launched(
             arm=arm,
@@ -289,7 +292,7 @@ class Launches:
         text = finished.stdout + finished.stderr
         said = explain(text) or finished.complaint()
         # Its last output is no reason by itself.
-        why = said if finished.stderr.strip() else f"exit code {finished.returncode}"
+        why = said if finished.stderr.strip() else exit_sentence(finished.returncode)
         if said and said != why:
             why += f" (last output: {said})"
         if more := hint(text, place):

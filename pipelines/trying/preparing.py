@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.files import printable
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import Finished
 
 #: How long a build, and a patch, may take, s.
@@ -62,4 +63,4 @@ def build(words: Sequence[str], run: Run, most_s: float = BUILD_S) -> None:
 
 
 def _reason(done: Finished) -> str:
-    return done.complaint() or f"exit code {done.returncode}"
+    return done.complaint() or exit_sentence(done.returncode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +30,7 @@ from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.scratch import scratch
 from perfpipe.store import Store, storing
-from perfpipe.trialrecord import WAITS, LeverTrial, StackTrial, Trial, read_all, write
+from perfpipe.trialrecord import INTERRUPTED, WAITS, LeverTrial, StackTrial, Trial, read_all, write
 from perfpipe.units import counted, format_ns
 
 
@@ -74,12 +75,14 @@ def try_levers(
             _measure(state, wanted, store, places, say)
         except BaseException as error:
             if trying.levers and bench.plain:
-                trying.notes.append("the trial was interrupted: nothing was confirmed")
+                trying.notes.append(INTERRUPTED)
                 with suppress(StoreError):
                     write(store.root, state.trial)
                 if isinstance(error, Ended):
                     error.advice = f"; what was measured is trial {state.trial_id}"
                 partly(state.trial)
+            elif isinstance(error, Ended):
+                error.advice = "; no lever was measured yet, so nothing was kept"
             raise
         trial = state.trial
         write(store.root, trial)
@@ -168,8 +171,14 @@ def _measure(
     subject, wishes, trying = state._subject, state._wishes, state._trying
     bench = trying.bench
     say("launching the program without changes, to see that it runs")
-    first = state.first = bench.launch(PLAIN, counts=False)
+    with _patience(subject, wishes, say):
+        first = state.first = bench.launch(PLAIN, counts=False)
     say(f"  {format_ns(1e9 * first.seconds)}, in {_PLACES[first.place]}")
+    if first.pace.cut and first.pace.unit == LAUNCH:
+        trying.notes.append(
+            f"the program was ended after {format_ns(1e9 * first.seconds)}, before its first step, "
+            "token or call of a model: use a longer --duration"
+        )
     if wishes.diagnose:
         state.diagnosed = diagnosis_of(
             subject, store, bench.launches, places, say, fresh=wishes.fresh
@@ -205,6 +214,29 @@ def _measure(
         state.stack = trying.confirm_best(best, helpful, rows, say)
 
 
+@contextmanager
+def _patience(subject: Subject, wishes: Wishes, say: Say) -> Iterator[None]:
+    """Say once how to end a program that takes longer than all launches may take."""
+    if wishes.steps or subject.workload.duration is not None:
+        yield
+        return
+    after_s = max(_PATIENCE_S, wishes.budget_s)
+    text = (
+        f"the program has not ended after {format_ns(1e9 * after_s)}; if it takes long, stop with "
+        "Ctrl-C, and end launches early with --steps or --duration"
+    )
+    timer = threading.Timer(after_s, say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+#: Least time after which a program takes long, s.
+_PATIENCE_S = 60.0
+
 #: Directories of caches, which programs fill anywhere below the home directory.
 _CACHES = {".cache", ".nv", ".triton", "__pycache__"}
 
@@ -227,4 +259,7 @@ def _outside(launched: Launched | None) -> tuple[str, ...]:
         return (f"during the first launch, {caches} changed",) if every else ()
     first = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
     more = f", and {caches}" if len(files) < len(every) else ""
-    return (f"files outside the directory that changed during the first launch: {first}{more}",)
+    return (
+        "files outside the directory that this program or another one changed during the first "
+        f"launch: {first}{more}",
+    )

@@ -65,9 +65,11 @@ def slow(subject: Subject, store: Store, wishes: Wishes, say: Say, detail: Say) 
             found = diagnosis_of(subject, store, launches, places, say, fresh=wishes.fresh)
         rounds = wishes.rounds or sensitivity.ROUNDS
         most = sensitivity.launches(rounds=rounds)
+        needed_s = most * first.seconds
+        enough = "" if needed_s <= bench.left_s else "; the budget does not allow all of them"
         say(
-            f"up to {counted(most, 'launch')} of about {format_ns(1e9 * first.seconds)}, within "
-            "the budget"
+            f"up to {counted(most, 'launch')} of about {format_ns(1e9 * first.seconds)}: "
+            f"{needed_s / 60:.1f} min{enough}"
         )
         slopes = sensitivity.sensitivity(
             sensitivity.launch_with(launches, bench.timeout(PLAIN)),

@@ -180,7 +180,9 @@ class Trying:
             return self.rounds
         compiling = COMPILES_S * sum(own.lever.compiles for own in chosen)
         each = self.bench.plain_s * (len(chosen) + 1)
-        fitting = int((self.bench.left_s - 2 * self._reserve_s - compiling) / max(each, 1e-9))
+        # One lever is never compared with a stack.
+        reserve_s = self._reserve_s * min(2, len(chosen))
+        fitting = int((self.bench.left_s - reserve_s - compiling) / max(each, 1e-9))
         return max(FEWEST_ROUNDS, min(MOST_ROUNDS, fitting))
 
     def measure_levers(self, chosen: Sequence[Candidate], rounds: int) -> None:
