@@ -24,6 +24,7 @@ GROUPS = {
         "try": "Try the advice on a program: measure the gain, and compare the results.",
         "report": "Write a report on a run or on ingested profiler reports.",
         "compare": "Show what changed between two runs.",
+        "ls": "List runs, trials and reports, the newest first.",
         "doctor": "Check profilers, driver, permissions and disk space.",
         "init": "Copy the example workloads into a directory.",
     },

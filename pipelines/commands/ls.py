@@ -1,0 +1,154 @@
+"""perfpipe ls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
+
+if TYPE_CHECKING:
+    from perfpipe.manifest import Manifest
+    from perfpipe.runrecord import RunRecord
+    from perfpipe.trialrecord import Trial
+
+#: Width of a line in files and pipes.
+_WIDTH = 160
+
+
+@click.command("ls")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of runs, of trials and of other reports.",
+)
+@json_option()
+@store_option
+def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
+    """List runs, trials, and reports that belong to no run, the newest first.
+
+    Wherever a command takes a run, the number @1, @2, ... of this list stands for it, and the name
+    of a workload stands for its newest run.
+
+    \b
+    perfpipe ls
+    perfpipe findings @2
+    perfpipe compare @2 @1
+    """
+    store = resolve_store(store_path, must_exist=True)
+    every = store.runs()
+    runs = every[::-1][:limit]
+    trials = store.trials()[::-1][:limit]
+    of_runs = {report for run in every for report in run.reports}
+    others = [own for own in store.each_manifest() if own.report_id not in of_runs]
+    others.sort(key=_written, reverse=True)
+    if as_json:
+        click.echo(
+            json_document(
+                runs=[_run(number, run) for number, run in enumerate(runs, 1)],
+                trials=[_trial(trial) for trial in trials],
+                reports=[_report(own) for own in others[:limit]],
+            )
+        )
+        return
+    _show([_cells_of_run(_run(number, run)) for number, run in enumerate(runs, 1)])
+    _show([tuple(str(text) for text in _trial(trial).values()) for trial in trials], "Trials:")
+    found = [tuple(str(text) for text in _report(own).values()) for own in others[:limit]]
+    _show(found, "Reports of no run:")
+    left = max(0, len(every) - limit), max(0, len(others) - limit)
+    if any(left):
+        click.echo(f"{left[0]:,} more runs and {left[1]:,} more reports: --limit", err=True)
+
+
+def _run(number: int, run: RunRecord) -> dict[str, Any]:
+    """Return what is listed of a run."""
+    times = sorted(ms for task in run.tasks if (ms := task.median_ms) is not None)
+    return {
+        "name": f"@{number}",
+        "started_at": run.started_at,
+        "run_id": run.run_id,
+        "status": run.status,
+        "replayed": run.replayed,
+        "configurations": len(run.tasks),
+        "done": sum(task.done for task in run.tasks),
+        "shortest_ms": times[0] if times else None,
+        "longest_ms": times[-1] if times else None,
+        "machine": _machine(run),
+    }
+
+
+def _machine(run: RunRecord) -> str | None:
+    """Return the models of the GPUs of a run, else that of its CPU."""
+    if run.recording is not None:
+        return run.recording.gpu
+    return next((ran.machine for task in run.tasks if (ran := task.ran) and ran.machine), None)
+
+
+def _cells_of_run(row: dict[str, Any]) -> tuple[str, ...]:
+    from perfpipe.units import counted, format_ns
+
+    ends = dict.fromkeys(
+        format_ns(1e6 * row[key]) for key in ("shortest_ms", "longest_ms") if row[key] is not None
+    )
+    done = counted(row["configurations"], "configuration")
+    if row["done"] < row["configurations"]:
+        done = f"{row['done']} of {done}"
+    return (
+        row["name"],
+        _minute(row["started_at"]),
+        row["run_id"],
+        "replayed" if row["replayed"] and row["status"] == "done" else row["status"],
+        done,
+        " to ".join(ends),
+        row["machine"] or "",
+    )
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    """Return what is listed of a trial."""
+    from perfpipe.pipelines.trying.answering import headline
+
+    return {"at": _minute(trial.at), "trial": trial.trial_id, "headline": headline(trial)}
+
+
+def _report(manifest: Manifest) -> dict[str, Any]:
+    """Return what is listed of a report."""
+    return {
+        "at": _minute(_written(manifest)),
+        "report_id": manifest.report_id,
+        "kind": manifest.kind,
+        "source": manifest.source_name,
+    }
+
+
+def _written(manifest: Manifest) -> str:
+    return manifest.provenance.get("written_at", "")
+
+
+def _minute(at: str) -> str:
+    """Return a time to the minute, UTC."""
+    return at[:16].replace("T", " ")
+
+
+def _show(rows: list[tuple[str, ...]], title: str = "") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from perfpipe.pipelines.console import stdout
+    from perfpipe.visible import visible_line
+
+    if not rows:
+        return
+    if title:
+        click.echo(title)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in rows[0][:-1]:
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(visible_line(cell)) for cell in row))
+    stdout(width=_WIDTH).print(table)
