@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from perfpipe.runrecord import RunRecord
     from perfpipe.trialrecord import Trial
 
-#: Width of a line in files and pipes.
-_WIDTH = 160
-
 
 @click.command("ls")
 @click.option(
@@ -135,20 +132,13 @@ def _minute(at: str) -> str:
 
 
 def _show(rows: list[tuple[str, ...]], title: str = "") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from perfpipe.pipelines.console import stdout
+    """Print rows in columns; a terminal breaks lines that are too long."""
     from perfpipe.visible import visible_line
 
-    if not rows:
-        return
-    if title:
+    if rows and title:
         click.echo(title)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for _ in rows[0][:-1]:
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(visible_line(cell)) for cell in row))
-    stdout(width=_WIDTH).print(table)
+    shown = [[visible_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
