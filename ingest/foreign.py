@@ -30,7 +30,7 @@ _BINARY = (
 #: What a text is, by a pattern in it.
 _TEXTS = (
     (
-        rb"(?m)\A(?:#.*\n|\s)*version: 1\b(?:.|\n)*^command:",
+        rb"(?m)\A(?:#.*\n|\s)*version: 1\b[\s\S]*^command:",
         "a workload file of perfpipe; 'perfpipe run' runs it",
     ),
     (

@@ -41,8 +41,11 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
     runs = every[::-1][:limit]
     trials = store.trials()[::-1][:limit]
     of_runs = {report for run in every for report in run.reports}
-    others = [own for own in store.each_manifest() if own.report_id not in of_runs]
-    others.sort(key=_written, reverse=True)
+    others: list[Manifest] = []
+    # Of a large store, the manifests take minutes to read.
+    if not of_runs.issuperset(store.report_ids()):
+        others = [own for own in store.each_manifest() if own.report_id not in of_runs]
+        others.sort(key=_written, reverse=True)
     if as_json:
         click.echo(
             json_document(

@@ -214,6 +214,10 @@ def _measure(
         state.stack = trying.confirm_best(best, helpful, rows, say)
 
 
+#: Least time after which a program takes long, s.
+_PATIENCE_S = 60.0
+
+
 @contextmanager
 def _patience(subject: Subject, wishes: Wishes, say: Say) -> Iterator[None]:
     """Say once how to end a program that takes longer than all launches may take."""
@@ -233,9 +237,6 @@ def _patience(subject: Subject, wishes: Wishes, say: Say) -> Iterator[None]:
     finally:
         timer.cancel()
 
-
-#: Least time after which a program takes long, s.
-_PATIENCE_S = 60.0
 
 #: Directories of caches, which programs fill anywhere below the home directory.
 _CACHES = {".cache", ".nv", ".triton", "__pycache__"}
