@@ -80,7 +80,8 @@ class Table:
     `figure` names its figure, `headline` its place on the first screen if space is limited, or 0.
     With `tree`, its rows are a tree: that column, which is not shown, is the depth of a row, and
     ancestors come before it.  A `folded` table has details: HTML shows it on demand, Markdown and
-    the terminal leave it out.
+    the terminal leave it out.  `key` is the key figure beside the heading of a folded table:
+    a text with names of columns in braces, for the values of the first row.
     """
 
     title: str
@@ -93,6 +94,7 @@ class Table:
     headline: int = 0
     tree: str = ""
     folded: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True)

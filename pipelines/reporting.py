@@ -17,6 +17,7 @@ import click
 
 from perfpipe.analysis.batch import summary
 from perfpipe.analysis.batch.summary import OneTask
+from perfpipe.analysis.report import before as kernels_before
 from perfpipe.analysis.report.build import VIEWS_USED, build_report
 from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
@@ -74,7 +75,7 @@ def _make(
     page: bool,
 ) -> Report:
     chosen = select(store, names)
-    compared, both = None, None
+    compared, both, before = None, None, None
     if baseline:
         from perfpipe.analysis.gate.compare.page import with_decision
         from perfpipe.pipelines.gate.compare import compared as compare
@@ -82,6 +83,7 @@ def _make(
         found = compare(store, baseline, names, step_range, window)
         compared = with_decision(found.decision, found.comparison)
         both = found.both_steps(store, step_range, window)
+        before = _kernels(store, baseline)
     if page:
         load_ahead()
     # A report of a run uses only that run, even if other runs share its reports.
@@ -98,7 +100,19 @@ def _make(
             chosen.title,
             both,
             chosen.left_out,
+            before,
         )
+    raise AssertionError("unreachable")
+
+
+def _kernels(store: Store, baseline: Sequence[str]) -> kernels_before.Kernels:
+    """Return the profiled kernels of a baseline; none of an exported one."""
+    named = [name for name in baseline if not is_exported(name)]
+    reports = selected(store, named).reports if named else ()
+    if not reports:
+        return {}
+    with Session.open(store, reports, use=kernels_before.VIEWS) as session:
+        return kernels_before.kernels_of(session.con, reports)
     raise AssertionError("unreachable")
 
 

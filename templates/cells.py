@@ -14,6 +14,9 @@ from perfpipe.visible import visible
 #: Longest cell; longer texts are truncated and shown in full on hover.
 _BRIEF = 64
 
+#: Longest word that a column makes room for.
+_LONG_WORD = 16
+
 #: Makes the cell of a row.
 _Cell = Callable[[tuple[Value, ...]], str]
 
@@ -84,7 +87,9 @@ def _number(value: Value, kind: Kind) -> str:
 
 def _words(text: str, hover: Value, url: str | None, first: bool) -> str:
     brief = shorten(text, _BRIEF)
-    said = ' class="name"' if first else ""
+    # A word that is wider than most columns may be broken anywhere.
+    long = max(map(len, brief.split()), default=0) > _LONG_WORD
+    said = ' class="name"' if first else ' class="long"' if long else ""
     if hover or brief != text:
         said += f' title="{_text(hover or text)}"'
     if brief != text:

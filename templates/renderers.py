@@ -18,7 +18,9 @@ from perfpipe.templates.figures import GREY, Drawing, load_matplotlib
 from perfpipe.templates.formats import format_value, header, is_number, shorten
 from perfpipe.templates.gallery import FIGURES
 from perfpipe.templates.icicle import Icicle
+from perfpipe.templates.keys import key_of, section_key
 from perfpipe.templates.markdown import markdown_block, markdown_code, markdown_text
+from perfpipe.templates.memory_chart import memory_chart
 from perfpipe.templates.policy import policy
 from perfpipe.templates.step_drawing import step_png, step_svg
 from perfpipe.templates.step_picture import categories_of, paint_of, payload
@@ -57,7 +59,7 @@ def render_html(report: Report) -> str:
     figures = _figures(report, lead.table if lead is not None and lead.svg else None)
     step = _step(report)
     css = text_of("report.css")
-    js = "".join(text_of(f"{name}.js") for name in ("tree", "icicle", "report"))
+    js = "".join(text_of(f"{name}.js") for name in ("tree", "icicle", "find", "fit", "report"))
     drawings = [
         *(svg for svg, _ in figures.values()),
         lead.svg if lead else "",
@@ -265,6 +267,12 @@ def _shown(table: Table, core: bool = False) -> list[Column]:
     ]
 
 
+def _minor(table: Table, column: Column) -> bool:
+    """Return whether a column may give way to others: a detail, or a share of 0 in all rows."""
+    at = table.columns.index(column)
+    return not column.core or (column.kind == "pct" and not any(row[at] for row in table.rows))
+
+
 def _is_common(table: Table, at: int) -> bool:
     """Return whether a column is the configuration or GPU of several rows, of all the same."""
     return (
@@ -348,6 +356,7 @@ def environment() -> Environment:
         "shown": _shown,
         "rows": rows_of,
         "without": _without,
+        "minor": _minor,
         "common": _common,
         "keyed": _keyed,
         "depth": _depth,
@@ -360,10 +369,13 @@ def environment() -> Environment:
         "colour": lambda name: CATEGORIES.get(name, GREY),
         "idle": lambda name: "idle" if name in IDLE else "",
         "words": words,
+        "key": key_of,
+        "memory_chart": memory_chart,
+        "section_key": section_key,
         "categories": categories_of,
         "paint": paint_of,
         "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),
     }
     made.tests["numeric"] = is_number
-    made.globals["cut"] = _cut
+    made.globals |= {"cut": _cut, "counted": counted}
     return made

@@ -1,5 +1,5 @@
 "use strict";
-// Adds sorting, filtering, column choice, copying, zoom and deep links to a report, which is complete without it.
+// Adds sorting, filtering, column choice, copying, search, zoom and deep links to a report, which is complete without it.
 (function () {
   const root = document.documentElement;
   const all = (selector, within) => Array.from((within || document).querySelectorAll(selector));
@@ -62,6 +62,18 @@
     setTimeout(() => { pressed.textContent = before; }, 1500);
   }
 
+  function save(name, content, type) {
+    const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  // What is folded is opened to show a part of it.
+  function reveal(element) {
+    for (let folded = element.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
+    element.scrollIntoView();
+  }
+
   let picked = "";
   const BRIEF = 10;
 
@@ -76,6 +88,7 @@
     const tools = make("div", { class: "tools" });
     const search = make("input", { type: "search", placeholder: "Filter rows", "aria-label": "Filter rows of " + name });
     const count = make("span", { class: "soft", "aria-live": "polite" });
+    const columns = make("summary", {}, "Columns");
     const boxes = [];
     let bound = "", whole = false;
     const tree = initial.length && initial[0].dataset.depth !== undefined
@@ -134,6 +147,8 @@
         if (heads[index].hidden === !check.checked) return;
         for (const row of table.rows) row.cells[index].hidden = !check.checked;
       });
+      const hidden = boxes.filter((check) => !check.checked).length;
+      columns.textContent = "Columns" + (hidden ? ` (${hidden} hidden)` : "");
     }
 
     heads.forEach((head, index) => {
@@ -153,6 +168,7 @@
     }
     if (initial.length > 3) {
       search.addEventListener("input", () => { filter(); keep(id + ".text", search.value); });
+      box.addEventListener("perfpipe:find", (event) => { search.value = event.detail; filter(); keep(id + ".text", search.value); });
       tools.append(search);
       const bounds = new Set(initial.map((row) => row.dataset.bound).filter(Boolean));
       if (bounds.size > 1) {
@@ -164,28 +180,35 @@
           }, { class: "chip", "aria-pressed": "false" }));
         }
       }
-      const menu = make("details", { class: "columns" });
-      menu.append(make("summary", {}, "Columns"));
-      for (const head of heads) {
-        const label = make("label");
-        const check = make("input", { type: "checkbox" });
-        check.checked = true;
-        check.addEventListener("change", () => {
-          hide();
-          keep(id + ".hide", heads.filter((_, at) => !boxes[at].checked).map((other) => other.dataset.name).join("."));
-        });
-        boxes.push(check);
-        label.append(check, " " + text(head));
-        menu.append(label);
-      }
-      const copying = button("Copy CSV", () => {
-        const visible = (row) => Array.from(row.cells).filter((cell) => !cell.hidden);
-        const rows = Array.from(table.rows).filter((row) => !row.hidden);
-        copy(rows.map((row) => visible(row).map((cell) => quote(plain(cell))).join(",")).join("\n") + "\n", copying);
-      });
-      tools.append(menu, copying, count);
-      box.before(tools);
     }
+    const menu = make("details", { class: "columns" });
+    menu.append(columns);
+    for (const head of heads) {
+      const label = make("label");
+      const check = make("input", { type: "checkbox" });
+      check.checked = true;
+      check.addEventListener("change", () => {
+        hide();
+        keep(id + ".hide", heads.filter((_, at) => !boxes[at].checked).map((other) => other.dataset.name).join(".") || "-");
+      });
+      boxes.push(check);
+      label.append(check, " " + text(head));
+      menu.append(label);
+    }
+    const csv = (rows, cells) => rows.map((row) => cells(row).map((cell) => quote(plain(cell))).join(",")).join("\n") + "\n";
+    const copying = button("Copy CSV", () => {
+      const shown = (some) => Array.from(some).filter((one) => !one.hidden);
+      copy(csv(shown(table.rows), (row) => shown(row.cells)), copying);
+    }, { title: "Copy the rows and columns that are shown" });
+    const saving = button("Save CSV", () => save(id + ".csv", csv([table.tHead.rows[0], ...initial], (row) => Array.from(row.cells)), "text/csv"),
+      { title: "Save all rows and columns" });
+    tools.append(menu, copying, saving, count);
+    box.before(tools);
+    fitted(box, table, heads, (hidden) => {
+      if (state.get(id + ".hide")) return;
+      boxes.forEach((check, at) => { check.checked = !hidden.includes(at); });
+      hide();
+    });
 
     return () => {
       const [column, way] = (state.get(id + ".sort") || "").split(".");
@@ -194,8 +217,8 @@
       bound = state.get(id + ".bound") || "";
       whole = Boolean(state.get(id + ".all"));
       if (tree) tree.restore(state.get(id + ".open"));
-      const hidden = (state.get(id + ".hide") || "").split(".");
-      boxes.forEach((check, at) => { check.checked = !hidden.includes(heads[at].dataset.name); });
+      const hidden = state.get(id + ".hide");
+      if (hidden) boxes.forEach((check, at) => { check.checked = !hidden.split(".").includes(heads[at].dataset.name); });
       filter();
       hide();
     };
@@ -270,7 +293,15 @@
     line.append(copying);
   }
 
-  const tables = all(".scroll[data-id]").map(equip);
+  const equipped = all(".scroll[data-id]");
+  const tables = equipped.map(equip);
+  const nav = document.querySelector("nav");
+  if (nav) {
+    finder(nav, equipped, (box, words) => {
+      box.dispatchEvent(new CustomEvent("perfpipe:find", { detail: words }));
+      reveal(box.previousElementSibling);
+    });
+  }
   all("figure:not(.step)").forEach((figure) => (figure.querySelector("svg.icicle") ? dive : enlarge)(figure));
 
   // ---- one kernel, selected by a link, a name or a mark: its rows stay, its marks stand out
@@ -289,7 +320,7 @@
     if (picked) {
       const own = cards.filter((card) => card.dataset.key === picked);
       for (const card of own) card.open = true;
-      const view = button("Show its details", () => own[0].scrollIntoView());
+      const view = button("Show its details", () => reveal(own[0]));
       chosen.append("Tables and figures show only " + picked + ". ", ...(own.length ? [view, " "] : []), clear);
     }
   }
@@ -297,8 +328,7 @@
   // A link to what is folded opens it.
   const unfold = () => {
     const target = location.hash.includes("=") ? null : document.getElementById(location.hash.slice(1));
-    const folded = target && target.closest("details");
-    if (folded) { folded.open = true; target.scrollIntoView(); }
+    if (target && target.closest("details")) reveal(target);
   };
   for (const mark of marks) {
     mark.addEventListener("click", () => { keep("kernel", mark.dataset.key === picked ? "" : mark.dataset.key); apply(); });
@@ -310,6 +340,16 @@
     const key = new URLSearchParams(link.hash.slice(1)).get("kernel");
     keep("kernel", key === picked ? "" : key);
     apply();
+    const card = picked && cards.find((one) => one.dataset.key === picked);
+    if (card) reveal(card);
+  });
+  // The address of a section that is shown already leads to it again.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("nav a");
+    const target = link && document.getElementById(link.hash.slice(1));
+    if (!target) return;
+    event.preventDefault();
+    reveal(target);
   });
   document.addEventListener("perfpipe:pick", (event) => {
     keep("kernel", event.detail === picked ? "" : event.detail);
@@ -331,7 +371,15 @@
     element.addEventListener("mouseenter", () => light(element.dataset.key, true));
     element.addEventListener("mouseleave", () => light(element.dataset.key, false));
   }
+  // Paper shows all.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = all("details:not([open])");
+    for (const one of folded) one.open = true;
+  });
+  addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
+
+  root.classList.add("js");
   apply();
   unfold();
-  root.classList.add("js");
 })();

@@ -98,6 +98,17 @@ def open_page(browser: webdriver.Chrome, address: str) -> None:
         WebDriverWait(browser, 120).until(lambda driver: driver.find_elements(*done))
 
 
+def unfold(browser: webdriver.Chrome) -> None:
+    """Open all sections and tables of a page, and wait until its tables fit."""
+    browser.execute_async_script("""
+        const done = arguments[arguments.length - 1];
+        for (const one of document.querySelectorAll("details.section, details.part")) one.open = true;
+        let frames = 4;
+        const next = () => --frames ? requestAnimationFrame(next) : done();
+        next();
+    """)
+
+
 def open_untouched(browser: webdriver.Chrome, address: str) -> None:
     """Open a page, unless it is open and as it was when it was loaded."""
     if browser.current_url == address and browser.execute_script(
@@ -108,9 +119,10 @@ def open_untouched(browser: webdriver.Chrome, address: str) -> None:
 
 
 def open_anew(browser: webdriver.Chrome, address: str) -> webdriver.Chrome:
-    """Load a page, also where it is open or only the fragment of its address is another."""
+    """Load a page, and unfold it, also where only the fragment of its address is another."""
     browser.get("about:blank")
     open_page(browser, address)
+    unfold(browser)
     browser.execute_script(STATE + "window.loaded = state();")
     return browser
 

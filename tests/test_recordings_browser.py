@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from accessibility import violations
-from browsing import addresses_asked_for, log, open_anew, prepare
+from browsing import addresses_asked_for, log, open_anew, open_page, prepare, unfold
 from selenium import webdriver
 
 Visit = Callable[[str], webdriver.Chrome]
@@ -69,10 +70,35 @@ def test_the_first_screen_needs_no_scrolling(name: str, visit: Visit) -> None:
 
 
 @of_each
-def test_a_narrow_page_does_not_run_over(name: str, visit: Visit) -> None:
+def test_nothing_runs_over_at_any_width(name: str, visit: Visit) -> None:
+    """Not the page, and no table, all of which are unfolded here."""
     driver = visit(name)
-    with _size(driver, 390, 800):
-        assert driver.execute_script("return document.scrollingElement.scrollWidth") <= 390
+    for width in (360, 1300, 2560):
+        with _size(driver, width, 800):
+            unfold(driver)
+            assert driver.execute_script("return document.scrollingElement.scrollWidth") <= width
+            wide = driver.execute_script(
+                "return [...document.querySelectorAll('.scroll')]"
+                ".filter((box) => box.scrollWidth > box.clientWidth + 1)"
+                ".map((box) => box.getAttribute('aria-label'))"
+            )
+            assert wide == [], width
+
+
+@of_each
+def test_a_page_is_short_until_it_is_unfolded(
+    name: str, browser: webdriver.Chrome, page: Callable[[str], str]
+) -> None:
+    prepare(browser)
+    browser.get("about:blank")
+    open_page(browser, page(name))
+    assert browser.execute_script("return document.documentElement.scrollHeight") <= 6_000
+    keys = browser.execute_script(
+        "return [...document.querySelectorAll('details.section > summary')]"
+        ".map((one) => one.querySelector('.key').textContent)"
+    )
+    assert len(keys) > 5 and all(keys), "every folded heading has a key figure"
+    assert Path(page(name).removeprefix("file://")).stat().st_size < 1_500_000
 
 
 # Those of gemm are the elements of the others, and so many that they take as long as two.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfpipe.analysis.gate.compare.story import Comparison
 from perfpipe.analysis.report import facts, findings, opening, picture, verdicts
+from perfpipe.analysis.report.before import Kernels
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.sections import SECTIONS
 from perfpipe.analysis.rows import rows_of
@@ -49,16 +50,18 @@ def build_report(
     title: str | None = None,
     both: Picture | None = None,
     left_out: Mapping[str, str] | None = None,
+    before: Kernels | None = None,
 ) -> Report:
     """Build the report of some ingested reports, and of the run they come from, if any.
 
     `con` is open on `reports` (ids in a store) alone, with the views of VIEWS_USED; every number is
     read from these.  With `compared` the report shows the differences from a baseline; `title` is
     for several runs, `both` the picture of a step of either side.  `left_out` are reports that
-    cannot be read, and why.
+    cannot be read, and why; `before` are the kernels of the baseline.
     """
     chosen = tuple(sorted(reports))
-    scope = Scope(con, chosen, kinds_of(con, chosen), run, compared, left_out or {})
+    kinds = kinds_of(con, chosen)
+    scope = Scope(con, chosen, kinds, run, compared, left_out or {}, before or {})
     # DuckDB plans a query on one core, and most of them take as long to plan as to run.
     with another(con) as second, another(con) as third, ThreadPoolExecutor(2) as pool:
         sections = pool.submit(_sections, replace(scope, con=second))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.report.before import beside, kernels_of
 from perfpipe.analysis.report.declare import Col
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import records_of, rows_of
@@ -99,6 +100,7 @@ def cards_of(scope: Scope, parts: Sequence[Part]) -> Iterator[Card]:
     facts = records_of(scope.con, chosen + _FACTS)
     tables = [_rows(scope, part, chosen) for part in parts]
     several = len(scope.reports) > 1
+    now = kernels_of(scope.con, scope.reports) if scope.before else {}
     for one in facts:
         launch = (one["report_id"], one["launch_id"])
         own = (
@@ -106,9 +108,11 @@ def cards_of(scope: Scope, parts: Sequence[Part]) -> Iterator[Card]:
             for part, rows in zip(parts, tables, strict=True)
             if launch in rows
         )
-        told = tuple(_told(one, several))
+        facts_of = tuple(_told(one, several))
         source = Source("kernel_bottleneck", launch[:1])
-        yield Card(one["short_name"], _title(one), told, tuple(own), source)
+        before = scope.before.get(one["short_name"])
+        compared = (beside(before, now[one["short_name"]], source),) if before else ()
+        yield Card(one["short_name"], _title(one), facts_of, (*compared, *own), source)
 
 
 def _rows(scope: Scope, part: Part, chosen: str) -> Mapping[_Launch, list[tuple[Value, ...]]]:

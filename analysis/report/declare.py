@@ -7,6 +7,7 @@ templates draw the figure that `figure` names.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -94,6 +95,7 @@ class TableSpec(ABC):
     `figure` names the figure that templates draw, `headline` its place on the first screen of
     Markdown (0: none).  `told` makes a sentence from the rows, appended to the documentation.
     `tree` is the column that says how many rows a row is part of.  A `folded` table has details.
+    `key` is the key figure of its first row, as in Table.
     """
 
     view: str
@@ -108,6 +110,7 @@ class TableSpec(ABC):
     told: Callable[[Scope, Table], str] | None = None
     tree: str = ""
     folded: bool = False
+    key: str = ""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -115,6 +118,8 @@ class TableSpec(ABC):
             raise ValueError(
                 f"{self.title}: hover texts for columns that do not exist: {', '.join(lost)}"
             )
+        if lost := {*re.findall(r"\{(\w+)\}", self.key)} - {*names}:
+            raise ValueError(f"{self.title}: key figure of no column: {', '.join(lost)}")
         if len(names) != len({*names}):
             raise ValueError(f"{self.title}: duplicate column")
 
@@ -162,6 +167,7 @@ class TableSpec(ABC):
             self.headline,
             self.tree,
             self.folded,
+            self.key,
         )
         said = self.told(scope, table) if self.told else ""
         yield replace(table, doc=f"{table.doc} {said}".strip())

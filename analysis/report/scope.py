@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from perfpipe.analysis.history import History, history_of_run
+from perfpipe.analysis.report.before import Kernels
 from perfpipe.runrecord import RunRecord
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ TIMELINES = ("nsys", "torch")
 class Scope:
     """The subject of a report: report ids, their number by kind, the run, a comparison.
 
-    `left_out` are reports that cannot be read, and why.
+    `left_out` are reports that cannot be read, and why; `before` are the kernels of a baseline.
     """
 
     con: DuckDBPyConnection
@@ -33,6 +34,7 @@ class Scope:
     run: RunRecord | None = None
     compared: Comparison | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    before: Kernels = field(default_factory=dict)
 
     @property
     def timeline(self) -> bool:

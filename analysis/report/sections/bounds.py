@@ -27,6 +27,7 @@ STEP_BOUNDS = GpuTable(
     ),
     order="rank",
     profiled=True,
+    key="{bound} {share_pct} of the kernel time",
 )
 
 STEP_COVERAGE = GpuTable(
@@ -46,6 +47,7 @@ STEP_COVERAGE = GpuTable(
     ),
     order="device",
     profiled=True,
+    key="{coverage_pct} profiled",
 )
 
 PROFILE_PLAN = ReportTable(

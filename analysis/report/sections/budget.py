@@ -18,6 +18,7 @@ GPU_TIME_BUDGET = GpuTable(
     where="time_ns > 0",
     figure="time_budget",
     headline=3,
+    key="{category} {share_pct}",
 )
 
 STEP_SUMMARY = GpuTable(
@@ -36,6 +37,7 @@ STEP_SUMMARY = GpuTable(
         Col("outliers", "Outliers", sql="array_to_string(outliers, ', ')"),
     ),
     order="process_id",
+    key="{steps} steps, median {p50_ns}, p95 {p95_ns}",
 )
 
 LOOPS = GpuTable(
@@ -55,6 +57,7 @@ LOOPS = GpuTable(
         Col("why", "Reason", detail=True, hover_of="role"),
     ),
     order="process_id, loop",
+    key="{iterations} iterations of {median_ns}",
 )
 
 STEP_SHARES = GpuTable(
@@ -99,6 +102,7 @@ STARTUP_CAUSES = GpuTable(
         Col("share_pct", "Share", "pct", "%"),
     ),
     order="cause = 'everything else', time_ns DESC, cause",
+    key="{cause} {time_ns}",
 )
 
 STEP_MFU = GpuTable(

@@ -39,6 +39,7 @@ KERNEL_CATEGORIES = GpuTable(
     order="time_ns DESC, category",
     figure="kernel_categories",
     told=_unknown,
+    key="{category} {share_pct} of the kernel time",
 )
 
 KERNEL_LIBRARY_TIMES = GpuTable(
@@ -61,6 +62,7 @@ KERNEL_LIBRARY_TIMES = GpuTable(
         Col("longest_pct", "Longest kernel's share", "pct", "% of library"),
     ),
     order="time_ns DESC, library",
+    key="{library} {share_pct} of the kernel time",
 )
 
 SECTION = SectionSpec(

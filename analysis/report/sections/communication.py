@@ -28,6 +28,7 @@ COMM_OVERLAP = GpuTable(
     ),
     order="communication_ns",
     where="communication_ns > 0",
+    key="{exposed_ns} of {communication_ns} not overlapped",
 )
 
 NCCL_COLLECTIVES = GpuTable(
@@ -46,6 +47,7 @@ NCCL_COLLECTIVES = GpuTable(
         Col("bus_bytes_per_s", "Bus bandwidth", "bandwidth"),
     ),
     order="total_ns DESC, operation, collective",
+    key="{operation} {total_ns}",
 )
 
 RANK_SKEW = GpuTable(

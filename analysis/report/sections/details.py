@@ -92,14 +92,26 @@ _PARTS = (
         "kernel_hotspots",
         (
             Col("place", "Line", sql="parse_filename(file) || ':' || line"),
-            Col("text", "Source", sql="coalesce(text, sass)"),
+            Col("text", "Source"),
             Col("stall_pct", "Share", "pct", "% of stall samples"),
             Col("top_reason", "Top stall", sql="replace(top_reason, '_', ' ')"),
-            Col("top_reason_pct", "Top stall's share", "pct", "%"),
         ),
-        "kind, rank",
-        # Instructions stand in for lines where these are unknown.
-        f"rank <= {_LINES} AND (kind = 'line' OR line IS NULL OR line = 0)",
+        "rank",
+        "kind = 'line' AND line > 0",
+        most=_LINES,
+    ),
+    Part(
+        "Instructions with the most stalls",
+        "kernel_hotspots",
+        (
+            Col("pc", "Offset", "int", "bytes"),
+            Col("sass", "SASS"),
+            Col("line", "Line", "int"),
+            Col("stall_pct", "Share", "pct", "% of stall samples"),
+            Col("top_reason", "Top stall", sql="replace(top_reason, '_', ' ')"),
+        ),
+        "rank",
+        "kind = 'sass'",
         most=_LINES,
     ),
 )

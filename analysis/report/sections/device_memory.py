@@ -21,6 +21,7 @@ DEVICE_MEMORY_PEAK = GpuTable(
         Col("allocations", "Allocations", "int", detail=True),
     ),
     order="device",
+    key="peak {peak_bytes}",
 )
 
 DEVICE_MEMORY_COURSE = GpuTable(

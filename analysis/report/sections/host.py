@@ -111,6 +111,7 @@ IDLE_LINES = GpuTable(
     order="rank",
     where=f"level = 'user' AND rank <= {_LINES}",
     told=lambda *_: f"The table has the {_LINES} lines with the most idle time.",
+    key="{place} {share_pct} of the idle time",
 )
 
 IDLE_FUNCTIONS = GpuTable(
@@ -128,6 +129,7 @@ IDLE_FUNCTIONS = GpuTable(
     where=f"level = 'function' AND kind IN ('library', 'python') AND rank <= {_FUNCTIONS}",
     told=lambda *_: "The table has functions of libraries, and of Python itself.",
     folded=True,
+    key="{function} {share_pct} of the idle time",
 )
 
 HOST_COVERAGE = GpuTable(

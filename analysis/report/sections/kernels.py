@@ -53,6 +53,7 @@ KERNEL_HEADROOM = ReportTable(
     profiled=True,
     kernels=True,
     limit=LONG,
+    key="{kernel} {time_pct} of the kernel time, SOL {max_sol_pct}",
 )
 
 KERNEL_SOL = LaunchTable(
@@ -65,11 +66,19 @@ KERNEL_SOL = LaunchTable(
         LABEL,
         Col("library", "Library", detail=True),
         Col("duration_ns", "Duration", "ns"),
+        Col(
+            "share_pct",
+            "Share",
+            "pct",
+            "% of profiled time",
+            sql="100 * duration_ns / sum(duration_ns) OVER ()",
+            doc="share of the launch in the duration of all profiled launches",
+        ),
         Col("headroom_ns", "SOL headroom", "ns"),
         Col("bound", "Bound"),
-        Col("subclass", "Limiter"),
-        Col("cause", "Cause"),
-        Col("confidence", "Confidence"),
+        Col("subclass", "Limiter", sql="replace(subclass, '_', ' ')"),
+        Col("cause", "Cause", sql="replace(cause, '_', ' ')"),
+        Col("confidence", "Confidence", detail=True),
         Col("explanation", "Explanation", detail=True, hover_of="bound"),
         Col("compute_sol_pct", "Compute SOL", "pct", "%"),
         Col("memory_sol_pct", "Memory SOL", "pct", "%"),
@@ -87,10 +96,10 @@ KERNEL_SOL = LaunchTable(
         Col("ncu_verdict", "NVIDIA's verdict", detail=True),
     ),
     joined=("kernel_bottleneck", "kernel_libraries"),
-    first="headroom_ns",
     limit=LONG,
     figure="speed_of_light",
     headline=4,
+    key="{kernel_name} {duration_ns}, bound by {bound}",
 )
 
 
@@ -153,13 +162,14 @@ KERNEL_SUMMARY = LaunchTable(
             "FLOP/B",
             detail=True,
         ),
-        Col("ridge", "Ridge point", "number", "FLOP/B"),
+        Col("ridge", "Ridge point", "number", "FLOP/B", detail=True),
         Col("intensity_band", "Intensity band", detail=True),
         Col("attained_pct", "Attained FLOP/s", "pct", "% of the DRAM roofline"),
         Col("dram_bytes_per_s", "DRAM bandwidth", "bandwidth"),
         Col("registers_per_block", "Registers", "int", "per block", detail=True),
         Col("smem_per_block", "Shared memory", "bytes", "per block", detail=True),
     ),
+    key="{kernel_name} {flop_per_s}",
 )
 
 KERNEL_ACTIVITY = LaunchTable(
@@ -176,6 +186,7 @@ KERNEL_ACTIVITY = LaunchTable(
         Col("phases", "Phases"),
     ),
     where="activity_pct IS NOT NULL",
+    key="{kernel_name} {activity_pct} of the plateau",
 )
 
 KERNEL_COURSES = LaunchTable(

@@ -43,6 +43,7 @@ IDLE_CAUSES = GpuTable(
     ),
     order="rank",
     where="rank <= 12",
+    key="{cause} {share_pct} of the idle time",
 )
 
 GPU_IDLE_GAPS = GpuTable(
@@ -62,6 +63,7 @@ GPU_IDLE_GAPS = GpuTable(
     ),
     order="rank",
     where="rank <= 10",
+    key="{cause} {dur_ns}",
 )
 
 LAUNCH_SUMMARY = GpuTable(
@@ -78,6 +80,7 @@ LAUNCH_SUMMARY = GpuTable(
         Col("graphs_save_pct", "Saved by CUDA graphs", "pct", "%"),
     ),
     order="calls",
+    key="{calls} launching calls, median {api_med_ns}",
 )
 
 SMALL_READBACKS = GpuTable(
@@ -93,6 +96,7 @@ SMALL_READBACKS = GpuTable(
         Col("share_pct", "GPU idle time after the copies", "pct", "%"),
     ),
     order="copies DESC",
+    key="{copies} copies",
 )
 
 CUDA_API_SUM = ReportTable(
@@ -107,6 +111,7 @@ CUDA_API_SUM = ReportTable(
         *DURATIONS,
     ),
     order="total_time_ns DESC, name, report_id",
+    key="{name} {time_pct} of the time",
 )
 
 SECTION = SectionSpec(

@@ -36,6 +36,7 @@ KERNEL_MEMORY = LaunchTable(
             "compression_success_pct", "L2 compression success", "pct", "% of sectors", detail=True
         ),
     ),
+    key="{kernel_name} {dram_bytes_per_s} from DRAM",
 )
 
 MEMORY_OP_SUMMARY = GpuTable(
@@ -54,6 +55,7 @@ MEMORY_OP_SUMMARY = GpuTable(
         Col("covered_pct", "Overlap with kernels", "pct", "%"),
     ),
     order="total_ns DESC, operation, src_kind, dst_kind",
+    key="{operation} {total_ns}",
 )
 
 CUDA_GPU_MEM_TIME_SUM = ReportTable(
@@ -68,6 +70,7 @@ CUDA_GPU_MEM_TIME_SUM = ReportTable(
         *DURATIONS,
     ),
     order="total_time_ns DESC, operation, report_id",
+    key="{operation} {total_time_ns}",
 )
 
 SECTION = SectionSpec(

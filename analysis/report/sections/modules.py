@@ -86,6 +86,7 @@ MODULE_CLASSES = _ModuleTable(
         Col("operators", "Operators"),
     ),
     order="gpu_time_ns DESC, class",
+    key="{class} {share_pct} of the kernel time",
 )
 
 SECTION = SectionSpec(

@@ -32,6 +32,7 @@ NVTX_TREE = ReportTable(
     limit=LONG,
     figure="icicle",
     tree="depth",
+    key="{range} {share_pct} of the GPU time",
 )
 
 NVTX_GPU_PROJ_SUM = ReportTable(

@@ -33,6 +33,7 @@ KERNEL_OCCUPANCY = LaunchTable(
     ),
     joined=("kernel_occupancy_steps",),
     figure="occupancy",
+    key="{kernel_name} {achieved_occupancy_pct} achieved, {theoretical_occupancy_pct} in theory",
 )
 
 KERNEL_OCCUPANCY_WHAT_IF = LaunchTable(
@@ -89,6 +90,7 @@ GEMM_QUANTISATION = LaunchTable(
         Col("wave_reason", "Why waves are unknown", detail=True, hover_of="waves"),
         Col("padding_reason", "Why padding is unknown", detail=True, hover_of="padding_pct"),
     ),
+    key="{problem}, {waves} waves",
 )
 
 SECTION = SectionSpec(

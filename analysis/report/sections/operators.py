@@ -24,6 +24,7 @@ OPERATOR_GEMMS = GpuTable(
         Col("longest", "Kernel", detail=True),
     ),
     order="rank",
+    key="{m} x {n} x {k} {share_pct} of the GPU time",
 )
 
 OPERATOR_SHAPES = GpuTable(
@@ -42,6 +43,7 @@ OPERATOR_SHAPES = GpuTable(
         Col("longest", "Longest kernel", detail=True),
     ),
     order="rank",
+    key="{operator} {share_pct} of the GPU time",
 )
 
 _UNKNOWN = """coalesce(path, CASE reason
@@ -62,6 +64,7 @@ GRAPH_RANGES = GpuTable(
         Col("longest", "Longest kernel"),
     ),
     order="time_ns DESC, path",
+    key="{nodes} nodes, {time_ns}",
 )
 
 SECTION = SectionSpec(

@@ -14,7 +14,7 @@ KERNEL_ROOFLINE = LaunchTable(
         Col("bound", "Bound"),
         Col("intensity", "Arithmetic intensity", "number", "FLOP/B"),
         Col("flop_per_s", "Throughput", "flops"),
-        Col("attainable_flop_per_s", "Attainable FLOP/s", "flops"),
+        Col("attainable_flop_per_s", "Attainable FLOP/s", "flops", detail=True),
         Col("attained_pct", "Attained share of the roof", "pct", "%"),
         Col("roof", "Roof"),
         Col("peak_flop_per_s", "Peak at measured clock", "flops", detail=True),
@@ -30,6 +30,7 @@ KERNEL_ROOFLINE = LaunchTable(
     where="precision != 'none' AND (intensity IS NOT NULL OR level = 'dram')",
     joined=("kernel_bottleneck",),
     figure="roofline",
+    key="{kernel_name} {flop_per_s}, {attained_pct} of the {level} roof",
 )
 
 SECTION = SectionSpec(

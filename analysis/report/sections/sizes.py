@@ -78,6 +78,7 @@ RUN_TIMES = RunTable(
     limit=None,
     headline=2,
     told=_peaks,
+    key="{label} {median_ms}",
 )
 
 RUN_EFFICIENCY = RunTable(
@@ -107,6 +108,7 @@ RUN_EFFICIENCY = RunTable(
     limit=None,
     figure="sizes",
     told=_change,
+    key="{label} {model_flop_per_s}",
 )
 
 RUN_AGREEMENT = RunTable(

@@ -22,6 +22,7 @@ KERNEL_HOTSPOTS = LaunchTable(
     order="kind, rank",
     where="rank <= 10",
     longest=10,
+    key="{kernel_name} {stall_pct} of the stall samples at one line",
 )
 
 _CODE = "CASE WHEN closed THEN replace(library, '_', ' ') ELSE 'your code' END"
@@ -49,6 +50,7 @@ KERNEL_EXCESS = LaunchTable(
     joined=("kernel_libraries",),
     where="rank <= 3 AND (kind = 'line' OR line IS NULL) AND notable",
     longest=10,
+    key="{kernel_name} {problem}, {excess_pct} too much",
 )
 
 SECTION = SectionSpec(

@@ -19,6 +19,7 @@ KERNEL_STALLS = LaunchTable(
     where="rank <= 3",
     joined=("kernel_sol",),
     figure="stalls",
+    key="{kernel_name} {reason} {pct} of the warp latency",
 )
 
 SECTION = SectionSpec(

@@ -1,0 +1,44 @@
+"use strict";
+// Finds words in all tables of the page, and shows the rows that hold them.
+function finder(nav, boxes, show) {
+  const LEAST = 2, MOST = 12;
+  const search = document.createElement("input");
+  search.type = "search";
+  search.placeholder = "Search the page";
+  search.setAttribute("aria-label", "Search kernels, ranges and code in all tables");
+  const found = document.createElement("ul");
+  found.className = "found";
+  found.setAttribute("role", "status");
+  nav.append(search, found);
+
+  // Text is looked up once: large pages have thousands of rows.
+  let lines = null;
+  const known = () => lines ??= boxes.map((box) => ({
+    box,
+    rows: Array.from(box.querySelector("tbody").rows, (row) => ({
+      name: row.cells[0].textContent.trim(),
+      text: [row.textContent, ...Array.from(row.querySelectorAll("td[title]"), (cell) => cell.title)].join(" ").toLowerCase(),
+    })),
+  }));
+
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    found.replaceChildren();
+    if (search.value.trim().length < LEAST) return;
+    const hits = known().map(({ box, rows }) => ({ box, rows: rows.filter((row) => words.every((word) => row.text.includes(word))) }))
+      .filter((hit) => hit.rows.length);
+    for (const { box, rows } of hits.slice(0, MOST)) {
+      const item = document.createElement("li"), go = document.createElement("button");
+      go.type = "button";
+      go.textContent = `${box.getAttribute("aria-label")}: ${rows.length} row${rows.length === 1 ? "" : "s"}, ${rows[0].name.slice(0, 60)}`;
+      go.addEventListener("click", () => { found.replaceChildren(); show(box, search.value); });
+      item.append(go);
+      found.append(item);
+    }
+    if (!hits.length) found.append("No row has these words.");
+    if (hits.length > MOST) found.append(`${hits.length - MOST} more tables have rows with these words.`);
+  });
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { search.value = ""; found.replaceChildren(); }
+  });
+}

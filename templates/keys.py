@@ -1,0 +1,65 @@
+"""Key figures: what the heading of a folded table or section says of its content."""
+
+from __future__ import annotations
+
+import re
+
+from perfpipe.templates.formats import format_value, shorten
+from perfpipe.units import counted, format_ns, words
+from perfpipe.viewmodel import Column, Section, Table, Value
+
+#: Longest name in a key figure.
+_LONGEST = 60
+
+#: Columns of identifiers, which are shown as words.
+_IDENTIFIERS = ("category", "cause", "reason", "problem", "bound")
+
+
+def key_of(table: Table) -> str:
+    """Return the key figure of a table, from its first row; empty if it has none.
+
+    A table of several configurations or GPUs names those of the row.
+    """
+    if not table.key or not table.rows:
+        return ""
+    cells = {
+        column.name: (value, column)
+        for value, column in zip(table.rows[0], table.columns, strict=True)
+    }
+    named = re.findall(r"\{(\w+)\}", table.key)
+    if any(cells[name][0] is None for name in named):
+        return ""
+    text = table.key.format_map({name: _said(*cells[name]) for name in named})
+    return text + _whose(table, {name: cell for name, cell in cells.items() if name not in named})
+
+
+def section_key(section: Section) -> str:
+    """Return the key figure of a section: of its first table that has one, else its size."""
+    for table in section.tables:
+        if key := key_of(table):
+            return key
+    if section.cards:
+        return counted(len(section.cards), "kernel")
+    return counted(len(section.tables[0].rows), "row") if section.tables else ""
+
+
+def _whose(table: Table, cells: dict[str, tuple[Value, Column]]) -> str:
+    """Return the configuration and GPU of the first row, if other rows have another."""
+    names = []
+    for name, prefix in (("label", ""), ("device", "GPU ")):
+        if name in cells:
+            value, column = cells[name]
+            at = table.columns.index(column)
+            if value is not None and len({row[at] for row in table.rows}) > 1:
+                names.append(f"{prefix}{value}")
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _said(value: Value, column: Column) -> str:
+    """Return a value with its unit."""
+    if column.kind == "ms" and isinstance(value, (int, float)):
+        return format_ns(1e6 * value)
+    text = format_value(value, column.kind)
+    if column.kind == "pct":
+        return f"{text} %"
+    return shorten(words(text) if column.name in _IDENTIFIERS else text, _LONGEST)
