@@ -24,7 +24,7 @@ PATTERNS = {
 PYTHON = ("perfpipe", "ingest", "analysis", "templates", "pipelines")
 PAGES = (
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "pipelines").rglob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "pipelines").rglob("*.md")),
 )  # fmt: skip
 
 
