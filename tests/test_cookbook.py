@@ -1,0 +1,101 @@
+"""The cookbook: its commands run, and print what the page shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Cli
+from histories import committed, git
+
+TEXT = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+
+#: Exit codes that the page states.
+CODES = {"Is the new version slower?": 3, "How do I gate it in CI?": 3}
+
+#: Figures of what is measured anew: numbers with their unit, and hashes.
+_FIGURES = re.compile(r"\b[0-9a-f]{12}\b|[-+]?\d[\d,]*(?:\.\d+)?(?: [mun]s\b)?")
+
+
+def _sections() -> list[tuple[str, str]]:
+    """Return the sections: title and text; the first one sets up the store."""
+    first, *rest = re.split(r"^## (.*)\n", TEXT, flags=re.MULTILINE)
+    return [("set-up", first), *zip(rest[::2], rest[1::2], strict=True)]
+
+
+def _blocks(text: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    for block in _blocks(text, "sh"):
+        for line in block.splitlines():
+            program, *words = shlex.split(line)
+            if program == "perfpipe":
+                yield words
+
+
+def _flat(text: str, figures: bool) -> str:
+    return " ".join((text if figures else _FIGURES.sub("#", text)).split())
+
+
+def _shown(said: str, block: str, figures: bool = True) -> None:
+    """Check that the parts of a block, with any lines between them, are in the output in order."""
+    rest = _flat(said, figures)
+    for part in filter(str.strip, re.split(r"^\.\.\.\n", block, flags=re.MULTILINE)):
+        before, found, rest = rest.partition(_flat(part, figures))
+        assert found, f"{part}\nis not in\n{before}"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory like a checkout, with a history of eleven commits whose program is timed."""
+    where = tmp_path / "checkout"
+    where.mkdir()
+    for number in range(11):
+        ms = 11 if number >= 7 else 10
+        (where / "bench.py").write_text(f'print(\'{{"perfpipe": "time", "ms": [{ms}]}}\')\n')
+        committed(where, f"change {number}")
+        if number == 0:
+            git(where, "tag", "v1.2")
+    for name in ("workloads", "tests"):
+        (where / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(where)
+    return where
+
+
+def test_the_commands_print_what_the_page_shows(checkout: Path, cli: Cli) -> None:
+    for title, text in _sections():
+        said = []
+        for words in _commands(text):
+            assert cli(*words) == CODES.get(title, 0), f"{words}: {cli.err}"
+            said.append(cli.out)
+        exact = _blocks(text, "text")
+        if exact:
+            for out, block in zip([out for out in said if out][-len(exact) :], exact, strict=True):
+                _shown(out, block)
+        for out, block in zip(said, _blocks(text, "text measured"), strict=False):
+            _shown(out, block, figures=False)
+    assert (checkout / "check.xml").exists() and (checkout / "comment.md").exists()
+
+
+def test_each_question_has_a_command_its_output_and_what_to_do() -> None:
+    questions = _sections()[1:]
+    assert len(questions) >= 12
+    listed = re.findall(r"^\| \[(.*?)\]\(#", TEXT, re.MULTILINE)
+    assert [title for title, _ in questions] == listed
+    for title, text in questions:
+        assert [*_commands(text)], title
+        assert _blocks(text, "text") or _blocks(text, "text measured"), title
+        assert "**Read it.**" in text and "**Do.**" in text, title
+
+
+def test_other_output_is_noticed() -> None:
+    _shown("a 1.5 ms\nb\nc", "a 1.5 ms\n...\nc\n")
+    _shown("a 1.5 ms", "a 27 us\n", figures=False)
+    for block in ("a 1.6 ms\n", "c\n...\na\n"):
+        with pytest.raises(AssertionError):
+            _shown("a 1.5 ms\nb\nc", block)
