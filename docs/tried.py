@@ -1,6 +1,6 @@
-"""Writes docs/tried.md and the summary in README.md: what advice promised, and what it gained.
+"""Writes what advice promised, and what it gained: tried.md, case-studies.md, a part of README.md.
 
-python docs/tried.py                    writes both from the trials in docs/trials
+python docs/tried.py                    writes them from the trials in docs/trials
 python docs/tried.py add STORE TRIAL    adds a trial of a store, without paths and names
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cases
 import click
 
 from perfpipe.analysis.trying.outcomes import (
@@ -260,10 +261,12 @@ def _commit() -> dict[str, str]:
 def pages(trials: Sequence[Trial]) -> dict[Path, str]:
     """Return the generated text of the page and of the README, by file."""
     readme = DOCS.parent / "README.md"
-    text = readme.read_text(encoding="utf-8")
+    text = with_block(readme.read_text(encoding="utf-8"), "tried", summary(trials))
+    told = cases.cases(trials)
     return {
         DOCS / "tried.md": page(trials, by_hand()),
-        readme: with_block(text, "tried", summary(trials)),
+        DOCS / "case-studies.md": cases.page(told, by_hand()),
+        readme: with_block(text, "cases", cases.table(told, "docs/case-studies.md")),
     }
 
 
