@@ -21,7 +21,7 @@ LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, mcp.serv
 # a Python that is told to write nothing would compile it in each of the many processes here.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-lowest ready check lint system soak fuzz bench docs examples clean
+.PHONY: demo test test-lowest ready check lint system soak fuzz bench docs site examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
@@ -94,6 +94,10 @@ bench: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py
 
+# The docs as a site, in site/; a wrong link or anchor is an error.
+site: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Reports to look at, with the pictures of their first screens that README and docs show.
 EXAMPLES := build/examples
 examples: $(VENV)/.installed-dev system
@@ -101,6 +105,7 @@ examples: $(VENV)/.installed-dev system
 	$(BIN)/perfpipe run workloads/$$name.yaml --collector replay --store $(EXAMPLES) \
 	--html docs/examples/$$name.html --md build/$$name.md || exit 1; done
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/annotated.py
 	for name in gemm transformer_step ddp_step comparison; do \
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1300,900 \
 	--virtual-time-budget=5000 \
@@ -125,4 +130,4 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $(VENV)/.installed $@
 
 clean:
-	rm -rf $(VENV) demo build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) demo build site *.egg-info .mypy_cache .pytest_cache .ruff_cache
