@@ -111,6 +111,7 @@ schema workload` prints the JSON Schema for editors.
   ```
 
   If `ok` is false, the configuration is reported as failed, and is neither timed nor profiled.
+
 - `tune` autotunes the listed parameters, generation by generation.  The first generation is random
   (starting with `default`), and each later generation varies the best configurations so far.  No
   configuration is tried twice.  Configurations that give wrong results, time out or exceed a

@@ -77,7 +77,7 @@ def test_the_commands_print_what_the_page_shows(checkout: Path, cli: Cli) -> Non
         if exact:
             for out, block in zip([out for out in said if out][-len(exact) :], exact, strict=True):
                 _shown(out, block)
-        for out, block in zip(said, _blocks(text, "text measured"), strict=False):
+        for out, block in zip(said, _blocks(text, "console"), strict=False):
             _shown(out, block, figures=False)
     assert (checkout / "check.xml").exists() and (checkout / "comment.md").exists()
 
@@ -89,7 +89,7 @@ def test_each_question_has_a_command_its_output_and_what_to_do() -> None:
     assert [title for title, _ in questions] == listed
     for title, text in questions:
         assert [*_commands(text)], title
-        assert _blocks(text, "text") or _blocks(text, "text measured"), title
+        assert _blocks(text, "text") or _blocks(text, "console"), title
         assert "**Read it.**" in text and "**Do.**" in text, title
 
 
