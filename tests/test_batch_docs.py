@@ -1,4 +1,4 @@
-"""The commands of docs/batch.md and of README's section on batches, on a real cluster."""
+"""The commands of docs/batch.md and of docs/commands.md on batches, on a real cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONE = ["--filter", "size=512", "--no-pages"]
 def commands(page: Path) -> Iterator[list[str]]:
     """Yield the commands of a page's shell blocks that are about batches, and those before them."""
     for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-        if page.name == "README.md" and "perfpipe batch" not in block:
+        if page.name == "commands.md" and "perfpipe batch" not in block:
             continue
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
@@ -35,7 +35,7 @@ def test_every_command_works(slurm: SlurmCluster, cli: Cli, tmp_path: Path) -> N
     capture = ROOT / "tests" / "data" / "ncu" / "pm.ncu-rep.xz"
     (tmp_path / "captures" / capture.name).write_bytes(capture.read_bytes())
     shown = [*commands(ROOT / "docs" / "batch.md")]
-    also = [*commands(ROOT / "README.md")]
+    also = [*commands(ROOT / "docs" / "commands.md")]
     assert shown[0] == ["init"]
     assert also
     for words in shown + [words for words in also if words not in shown]:

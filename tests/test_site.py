@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -156,3 +157,13 @@ def test_the_site_asks_no_other_site(site: Path) -> None:
 
 def test_no_code_or_data_of_the_docs_is_in_the_site(site: Path) -> None:
     assert not [*site.rglob("*.py"), *site.rglob("*.toml"), *(site / "trials").glob("*")]
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_page_on_installation_lists_the_extras() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.M)
+    assert {*listed, "dev"} == project["optional-dependencies"].keys()
