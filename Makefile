@@ -94,9 +94,9 @@ bench: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/build.py
 
-# The docs as a site, in site/; a wrong link or anchor is an error.
+# The docs as a site, in site/; a wrong link or anchor is an error (but not with --quiet).
 site: $(VENV)/.installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Reports to look at, with the pictures of their first screens that README and docs show.
 EXAMPLES := build/examples

@@ -118,7 +118,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lacking("MkDocs and its theme are not installed")
     where = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(where)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(where)],
         cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
