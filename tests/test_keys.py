@@ -110,4 +110,4 @@ def test_cards_stand_beside_the_kernels_of_a_baseline(
     cards = {card["key"]: card for card in sections["details"]["cards"]}
     rows = cards["atomic_hot"]["tables"][0]["rows"]
     assert rows[0][0] == "Duration" and rows[0][1] == rows[0][2]
-    assert dict((row[0], row[3]) for row in rows)["Registers per thread"] == 0
+    assert {row[0]: row[3] for row in rows}["Registers per thread"] == 0
