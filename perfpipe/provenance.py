@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 
 @cache
 def version() -> str:
     """Return perfpipe's version."""
     return metadata.version("perfpipe")
+
+
+#: The folders with perfpipe's code, of which some are links, and the suffixes of its files.
+_FOLDERS = (".", "ingest", "analysis", "templates", "pipelines")
+_SUFFIXES = frozenset((".py", ".sql", ".toml", ".j2", ".css", ".js"))
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of perfpipe's code, which changes without the version during development."""
+    root = Path(__file__).parent
+    paths = {path for folder in _FOLDERS for path in (root / folder).rglob("*")}
+    digest = hashlib.sha256(version().encode())
+    for path in sorted(path for path in paths if path.suffix in _SUFFIXES):
+        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"

@@ -14,7 +14,7 @@ import os
 import shlex
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from perfpipe import trialrecord
@@ -179,10 +179,13 @@ class Store:
         """
         return [*self.each_manifest()]
 
-    def each_manifest(self) -> Iterator[Manifest]:
-        """Yield what `manifests` returns; those of segments are not all in memory."""
+    def each_manifest(self, wanted: Collection[str] | None = None) -> Iterator[Manifest]:
+        """Yield what `manifests` returns, or of it the wanted ones, not all of them in memory."""
         segments = self.reports_in_segments()
         own = frozenset(self.own_report_ids()).difference(*segments.values())
+        if wanted is not None:
+            own &= {*wanted}
+            segments = {segment: held & {*wanted} for segment, held in segments.items()}
         found, damaged = self.own_manifests(sorted(own))
         for report_id, fault in damaged.items():
             self.leave_out(report_id, fault)

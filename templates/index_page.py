@@ -32,6 +32,33 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What an index takes from the report of a run: the verdict in a sentence, tiles, notice.
+
+    `reached` says how close the run comes to its roof, `step` how long a traced step takes; None if
+    unknown.
+    """
+
+    verdict: str
+    reached: Tile | None = None
+    step: str | None = None
+    notice: str | None = None
+
+    @classmethod
+    def of(cls, report: Report) -> Summary:
+        """Return the summary of a report."""
+        opening = report.opening
+        tiles = opening.tiles if opening else ()
+        known = [tile for tile in tiles if tile.name in _REACHED and tile.number.endswith("%")]
+        return cls(
+            verdict=opening.verdict.text if opening else report.verdict,
+            reached=min(known, key=lambda tile: _REACHED.index(tile.name), default=None),
+            step=next((tile.number for tile in tiles if tile.name == "Step"), None),
+            notice=report.notice,
+        )
+
+
+@dataclass(frozen=True)
 class Entry:
     """A run in an index of runs: `file` is its page, relative to the index.
 
@@ -40,22 +67,9 @@ class Entry:
 
     file: str
     run: RunRecord
-    report: Report
+    summary: Summary
     earlier: tuple[RunRecord, ...] = ()
     difference: Difference | None = None
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in a sentence."""
-        opening = self.report.opening
-        return opening.verdict.text if opening else self.report.verdict
-
-    @property
-    def reached(self) -> Tile | None:
-        """How close it comes to its roof; None if unknown."""
-        tiles = self.report.opening.tiles if self.report.opening else ()
-        known = [tile for tile in tiles if tile.name in _REACHED and tile.number.endswith("%")]
-        return min(known, key=lambda tile: _REACHED.index(tile.name), default=None)
 
     @property
     def times(self) -> dict[str, float]:
@@ -67,9 +81,8 @@ class Entry:
         """The time of an iteration, the shortest and longest of several; else of a traced step."""
         found = sorted(self.times.values())
         ends = dict.fromkeys(format_ns(1e6 * ms) for ms in found[:1] + found[-1:])
-        tiles = self.report.opening.tiles if self.report.opening else ()
-        step = next((f"{tile.number} (step)" for tile in tiles if tile.name == "Step"), "-")
-        return " to ".join(ends) or step
+        step = self.summary.step
+        return " to ".join(ends) or (f"{step} (step)" if step else "-")
 
     @property
     def course(self) -> list[float]:

@@ -27,7 +27,7 @@ from perfpipe.pipelines.reporting import to_json
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.templates.closing import closing_lines
-from perfpipe.templates.index_page import Entry, render_index
+from perfpipe.templates.index_page import Entry, Summary, render_index
 from perfpipe.templates.policy import policy
 from perfpipe.templates.renderers import (
     figure_files,
@@ -168,8 +168,9 @@ def _html(name: str) -> str:
 
 def _index(name: str) -> str:
     run = RunRecord("run", name, "all", name, status=name)
-    entries = [Entry("run.html", run, _report(name), (), None)]
-    plain = [Entry("run.html", replace(run, workload="p", status="s"), _report("p"), (), None)]
+    entries = [Entry("run.html", run, Summary.of(_report(name)), (), None)]
+    other = replace(run, workload="p", status="s")
+    plain = [Entry("run.html", other, Summary.of(_report("p")), (), None)]
     text = render_index(entries)
     assert _Page(text).tags == _Page(render_index(plain)).tags
     return text
