@@ -16,11 +16,16 @@ class Label(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """A slice: start and duration, ns from the left border of the picture; `label` is a number."""
+    """A slice: start and duration, ns from the left border of the picture; `label` is a number.
+
+    `call` is the call that launched it: its number among the slices of all lanes of calls of the
+    panel, from 0; -1 if no call is drawn.
+    """
 
     start_ns: int
     dur_ns: int
     label: int
+    call: int = -1
 
 
 class Sample(NamedTuple):
@@ -45,7 +50,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Panel:
-    """The lanes of a GPU in a step; `command` exports that window for Perfetto."""
+    """The lanes of a GPU in a step; `command` exports that step, of all ranks, for Perfetto."""
 
     name: str
     dur_ns: int

@@ -100,9 +100,10 @@ class Step(NamedTuple):
 
 def _step(report: Report) -> Step | None:
     picture = report.picture
-    return (
-        Step(step_svg(picture, "step"), payload(picture), text_of("step.js")) if picture else None
-    )
+    if picture is None:
+        return None
+    js = "".join(text_of(f"{name}.js") for name in ("perfetto", "step"))
+    return Step(step_svg(picture, "step"), payload(picture), js)
 
 
 class Lead(NamedTuple):

@@ -21,6 +21,8 @@
         let at = 0;
         lane.end = Float64Array.from(lane.gap, (gap, i) => (at += gap + lane.dur[i]));
         lane.start = lane.end.map((end, i) => end - lane.dur[i]);
+        let call = 0;
+        lane.calls = lane.call.map((step) => (step === null ? -1 : (call += step)));
         for (const level of lane.levels) {
           let first = 0;
           level.first = level.count.map((count) => (first += count) - count);
@@ -343,18 +345,35 @@
       lay();
     });
   }
-  const exporting = button("Open in Perfetto", () => {
-    const shown = view.panels[0].command;
-    tip.textContent = "Copied: " + shown;
-    if (navigator.clipboard) navigator.clipboard.writeText(shown).catch(() => { tip.textContent = shown; });
-    else tip.textContent = shown;
-  }, "Copies the command that exports this step for ui.perfetto.dev");
+  // ---- what is seen, for Perfetto
+  const said = make("p", { class: "soft said", role: "status" });
+  const note = (text, ...more) => { said.replaceChildren(text, ...more); };
+  button("Open in Perfetto", async () => {
+    const address = figure.dataset.perfetto || "https://ui.perfetto.dev", site = new URL(address).host;
+    const trace = perfettoTrace(data, view, from, until);
+    const file = perfettoCommands(view)[0].replace(" export perfetto", "").replace(/[^\w.]+/g, "-").slice(0, 80) + ".json";
+    const save = () => saveFile(trace, file);
+    note(`Waiting for ${site} \u2026`);
+    const result = await handOver(address, trace, view.title, file, Number(figure.dataset.wait || 10_000));
+    if (result === "done") {
+      const saving = make("button", { type: "button" }, "Save the trace");
+      saving.addEventListener("click", save);
+      return note(`${site} has the trace. If its tab shows nothing: `, saving);
+    }
+    save();
+    note(`Saved as ${file}, because ${result === "blocked" ? "the browser blocked the new tab" : site + " did not answer"}. Open the file in ${site}.`);
+  }, "Opens ui.perfetto.dev in a new tab and hands it the slices shown here; nothing is uploaded");
+  button("Copy the export command", () => {
+    const shown = perfettoCommands(view).join("\n");
+    const copied = navigator.clipboard ? navigator.clipboard.writeText(shown) : Promise.reject();
+    copied.then(() => note("Copied: " + shown), () => note(shown));
+  }, "Copies the command that exports the whole step, with sampled stacks and calls of all threads");
 
   const title = figure.querySelector(".view");
   const box = figure.querySelector(".drawing");
   figure.querySelector(".head").append(tools);
   box.append(canvas);
-  figure.append(tip);
+  figure.append(tip, said);
   figure.classList.add("live");
   figure.redraw = draw;
   new ResizeObserver(lay).observe(box);

@@ -117,7 +117,7 @@ class _Lane:
 
         self._categories = sorted({label.category for label in labels})
         places = {name: place for place, name in enumerate(self._categories)}
-        rows = np.fromiter(chain.from_iterable(slices), np.int64).reshape(-1, 3)
+        rows = np.fromiter(chain.from_iterable(slices), np.int64).reshape(-1, len(Slice._fields))
         self._starts, self._durations = rows[:, 0], rows[:, 1]
         self._ends = self._starts + self._durations
         of_label = np.array([places[label.category] for label in labels], np.int64)
@@ -202,7 +202,8 @@ def payload(picture: Picture) -> str:
     """Return JSON, compressed by gzip, in base64: columns of numbers, each text once.
 
     In base64 no name can end the script element that holds it.  A slice begins a gap after the
-    previous slice; blocks of a level are counts of slices.
+    previous slice; blocks of a level are counts of slices.  The call of an operation is counted
+    from that of the previous operation with a call, the first from 0.
     """
     categories = [*categories_of(picture)]
     places = {name: place for place, name in enumerate(categories)}
@@ -244,12 +245,14 @@ def _lane(picture: Picture, lane: Lane, dur_ns: int, places: Mapping[str, int]) 
         }
     starts = [one.start_ns for one in lane.slices]
     ends = [0, *(one.start_ns + one.dur_ns for one in lane.slices)]
+    launched = any(one.call >= 0 for one in lane.slices)
     return {
         "name": lane.name,
         "kind": lane.kind,
         "gap": [start - end for end, start in zip(ends, starts, strict=False)],
         "dur": [one.dur_ns for one in lane.slices],
         "label": [one.label for one in lane.slices],
+        "call": [*_steps_between(one.call for one in lane.slices)] if launched else [],
         "levels": [
             {
                 "unit": round(unit),
@@ -260,3 +263,15 @@ def _lane(picture: Picture, lane: Lane, dur_ns: int, places: Mapping[str, int]) 
             for unit, blocks in levels_of(lane.slices, picture.labels, dur_ns)
         ],
     }
+
+
+def _steps_between(numbers: Iterable[int]) -> Iterator[int | None]:
+    """Yield how far each number is from the one before; None for those that are negative.
+
+    >>> [*_steps_between((3, -1, 5))]
+    [3, None, 2]
+    """
+    before = 0
+    for number in numbers:
+        yield None if number < 0 else number - before
+        before = before if number < 0 else number

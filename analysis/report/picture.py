@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,6 +14,7 @@ from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list, quote, same
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Sample, Slice, View
 from perfpipe.units import format_bytes, format_ns, gpu_name, words
+from perfpipe.windows import WINDOWS
 
 #: Views that are read here.
 VIEWS = (
@@ -24,6 +27,7 @@ VIEWS = (
     "_metric_samples",
     "device_memory",
     "_gpus",
+    "_step_windows",
 )
 
 #: What is drawn at most: GPUs; of each the threads that launch most, nested ranges of these, the
@@ -33,6 +37,9 @@ _MOST = 60_000
 
 #: Letters of the operation that ends an idle interval, and of the name of a step.
 _NEXT = 60
+
+#: Names of steps that a command shows as they are.  Steps are counted from 1, names often from 0.
+_PLAIN = re.compile(r"(?!-)[\w .:#=-]*[^\W\d][\w .:#=-]*")
 
 #: Kinds of lanes by those of slices; all others are GPU operations.
 _KINDS = {"range": "range", "call": "call", "code": "code", "idle": "idle"}
@@ -68,10 +75,15 @@ class _Window(NamedTuple):
     end_ns: int
     offset_ns: int
     label: str
+    alone: bool
 
 
 class _Alike(NamedTuple):
-    """Slices of a lane that have one label: starts and durations, ns from the window's start."""
+    """Slices of a lane that have one label, and calls of one thread.
+
+    Starts and durations, and the starts of the calls that launched them, in ns from the window's
+    start.
+    """
 
     report_id: str
     device: int
@@ -85,8 +97,10 @@ class _Alike(NamedTuple):
     block: str | None
     next_name: str | None
     stack: str | None
+    call_lane: str | None
     starts: list[int]
     durations: list[int]
+    calls: list[int | None]
 
 
 @dataclass
@@ -127,9 +141,17 @@ def _slices(view: View) -> int:
 
 def _windows(reports: Sequence[str]) -> str:
     return f"""
+        WITH named AS (
+            SELECT report_id, device, name, count(*) = 1 AS alone
+            FROM _step_windows JOIN _gpus USING (track)
+            GROUP BY report_id, device, name
+        )
         SELECT
-            report_id, device, job, role, step, name, start_ns, end_ns, offset_ns, label
-        FROM step_pictures JOIN _labels USING (report_id)
+            report_id, device, job, role, step, name, start_ns, end_ns, offset_ns, label,
+            coalesce(alone, false) AS alone
+        FROM step_pictures
+        JOIN _labels USING (report_id)
+        LEFT JOIN named USING (report_id, device, name)
         WHERE report_id IN {in_list(reports)}
         ORDER BY position NULLS LAST, label, report_id, device, role
     """
@@ -153,7 +175,7 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
         ]
         dur_ns = shift + window.end_ns - window.start_ns
         name = f"{_name(window, windows)}{_left_out(own)}"
-        panels.append(Panel(name, dur_ns, tuple(lanes), _command(window)))
+        panels.append(Panel(name, dur_ns, tuple(lanes), _command(window, windows)))
     steps = {window.step for window in windows}
     (step, *more) = steps
     what = "Analyzed window" if step is None else f"{role.capitalize()} step"
@@ -208,21 +230,27 @@ def _name(window: _Window, windows: Sequence[_Window]) -> str:
     return f"{window.label}, {name}" if several else name
 
 
-def _command(window: _Window) -> str:
-    chosen = f" --step {window.step}" if window.step is not None else ""
-    return f"perfpipe export perfetto {window.report_id}{chosen}"
+def _command(window: _Window, windows: Sequence[_Window]) -> str:
+    """Return the command that exports the step of all ranks of a job, by its name if it has one."""
+    job = [other for other in windows if other.job == window.job]
+    reports = " ".join(dict.fromkeys(other.report_id for other in job))
+    name = window.name or ""
+    alone = name not in WINDOWS and all(other.name == name and other.alone for other in job)
+    by_name = alone and _PLAIN.fullmatch(name)
+    chosen = f" --window {shlex.quote(name)}" if by_name else f" --step {window.step}"
+    return f"perfpipe export perfetto {reports}{chosen if window.step is not None else ''}"
 
 
 def _slices_of(scope: Scope, reports: Sequence[str], role: str) -> list[_Alike]:
     """Return the slices of some windows, those with one label together, sorted by name."""
-    labels, by = ", ".join(_Alike._fields[:-2]), "ORDER BY start_ns, dur_ns"
+    labels, by = ", ".join(_Alike._fields[:-3]), "ORDER BY start_ns, dur_ns, call_start_ns"
     sql = f"""
         WITH drawn AS (
-            SELECT {labels}, start_ns, dur_ns FROM step_slices
+            SELECT {labels}, start_ns, dur_ns, call_start_ns FROM step_slices
             WHERE report_id IN {in_list(reports)} AND role = '{role}'
             ORDER BY start_ns, depth, dur_ns DESC, name, lane LIMIT {_MOST}
         )
-        SELECT {labels}, list(start_ns {by}), list(dur_ns {by})
+        SELECT {labels}, list(start_ns {by}), list(dur_ns {by}), list(call_start_ns {by})
         FROM drawn
         GROUP BY ALL
         ORDER BY name, {labels}
@@ -258,11 +286,16 @@ def _lanes(
     lanes: dict[tuple[str, str, int], list[_Alike]] = {}
     for row in rows:
         lanes.setdefault((_KINDS.get(row.kind, "stream"), row.lane, row.depth), []).append(row)
+    calls: _Calls = {}
 
     def drawn(kind: str, title: str, lane: str, depth: int = 0) -> Iterator[Lane]:
         own = lanes.get((kind, lane, depth), [])
         numbers = [labels.number(_label(alike, sol)) for alike in own]
-        for number, slices in enumerate(_in_rows(own, numbers, length, shift)):
+        for number, slices in enumerate(_in_rows(own, numbers, length, shift, calls)):
+            if kind == "call":
+                calls.update(
+                    {(lane, one.start_ns): at for at, one in enumerate(slices, len(calls))}
+                )
             yield Lane(title if not number and not depth else "", kind, tuple(slices))
 
     for thread in _longest(lanes, "call", _THREADS):
@@ -297,8 +330,12 @@ def _label(alike: _Alike, sol: Mapping[tuple[str, str, str], float]) -> Label:
     return Label(name or "(no name)", alike.category, kernel, "; ".join(told))
 
 
+#: Numbers of calls by thread and start, ns from the left border.
+_Calls = dict[tuple[str, int], int]
+
+
 def _in_rows(
-    rows: Sequence[_Alike], numbers: Sequence[int], length: int, shift: int
+    rows: Sequence[_Alike], numbers: Sequence[int], length: int, shift: int, calls: _Calls
 ) -> list[list[Slice]]:
     """Return the slices of a lane as far as they lie in the step, on rows without overlap."""
     import numpy as np
@@ -310,10 +347,21 @@ def _in_rows(
     begins = np.maximum(starts, 0)[order]
     ends = np.minimum(starts + durations, length)[order]
     labels = np.array(numbers, np.int64)[places[order]]
-    columns = ((begins + shift).tolist(), (ends - begins).tolist(), labels.tolist())
-    slices = [*map(Slice, *columns)]
+    launched = np.array(
+        [*chain.from_iterable(_calls_of(row, shift, calls) for row in rows)], np.int64
+    )
+    columns = (begins + shift, ends - begins, labels, launched[order])
+    slices = [*map(Slice, *(column.tolist() for column in columns))]
     alone = slices and bool((ends[:-1] <= begins[1:]).all())
     return [slices] if alone else _side_by_side(slices)
+
+
+def _calls_of(alike: _Alike, shift: int, calls: _Calls) -> list[int]:
+    """Return the number of the call that launched each slice; -1 if it is not drawn."""
+    lane = alike.call_lane
+    if lane is None:
+        return [-1] * _count(alike)
+    return [-1 if at is None else calls.get((lane, at + shift), -1) for at in alike.calls]
 
 
 def _side_by_side(slices: Sequence[Slice]) -> list[list[Slice]]:
@@ -321,7 +369,7 @@ def _side_by_side(slices: Sequence[Slice]) -> list[list[Slice]]:
     rows: list[list[Slice]] = []
     until: list[int] = []
     for one in slices:
-        start, dur, _ = one
+        start, dur = one.start_ns, one.dur_ns
         row = next((at for at, end in enumerate(until) if end <= start), None)
         if row is None:
             rows.append([one])

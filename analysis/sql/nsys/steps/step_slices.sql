@@ -18,6 +18,9 @@
 -- dur_ns BIGINT: duration, ns
 -- next_name VARCHAR: operation that ended the idle interval; NULL for other kinds
 -- stack VARCHAR: stack of the longest sample, outermost frame first; NULL unless `kind` is code
+-- call_lane VARCHAR: lane of the call that launched the operation: the thread number; NULL if unknown
+-- call_start_ns BIGINT: start of the call that launched the operation, relative to the start of the step, ns;
+--   negative if the call began before the step; NULL if unknown
 CREATE VIEW step_slices AS
 WITH ops AS (
     SELECT
@@ -91,7 +94,9 @@ SELECT
     o.start_ns - o.from_ns AS start_ns,
     o.end_ns - o.start_ns AS dur_ns,
     NULL::VARCHAR AS next_name,
-    NULL::VARCHAR AS stack
+    NULL::VARCHAR AS stack,
+    o.tid::VARCHAR AS call_lane,
+    o.api_start_ns - o.from_ns AS call_start_ns
 FROM ops AS o
 LEFT JOIN names AS n
     ON n.report_id = o.report_id AND n.demangled = coalesce(o.demangled, o.name) AND o.kind = 'kernel'
@@ -101,7 +106,7 @@ LEFT JOIN sizes AS s
 UNION ALL
 SELECT
     p.report_id, p.device, p.role, 'idle', 'idle', 0, g.cause, NULL, g.cause, NULL, NULL,
-    g.start_ns - p.start_ns, g.dur_ns, l.name, NULL
+    g.start_ns - p.start_ns, g.dur_ns, l.name, NULL, NULL, NULL
 FROM step_pictures AS p
 JOIN _gpus AS t ON t.report_id = p.report_id AND t.device = p.device
 JOIN _gaps AS g ON g.track = t.track AND g.start_ns < p.end_ns AND g.end_ns > p.start_ns
@@ -109,7 +114,7 @@ JOIN launches AS l ON l.report_id = p.report_id AND l.op_id = g.op_id
 UNION ALL
 SELECT
     t.report_id, t.device, t.role, t.tid::VARCHAR, 'call', 0, c.name, NULL, 'call', NULL, NULL,
-    c.start_ns - t.from_ns, c.dur_ns, NULL, NULL
+    c.start_ns - t.from_ns, c.dur_ns, NULL, NULL, NULL, NULL
 FROM threads AS t
 JOIN nsys_api_calls AS c
     ON c.report_id = t.report_id AND c.pid = t.pid AND c.tid = t.tid
@@ -118,7 +123,7 @@ UNION ALL
 SELECT
     t.report_id, t.device, t.role, t.tid::VARCHAR, 'range', coalesce(r.depth, 0), r.name, NULL,
     'range', NULL, NULL,
-    r.start_ns - t.from_ns, r.dur_ns, NULL, NULL
+    r.start_ns - t.from_ns, r.dur_ns, NULL, NULL, NULL, NULL
 FROM threads AS t
 JOIN nsys_nvtx_ranges AS r
     ON r.report_id = t.report_id AND r.pid = t.pid AND r.tid = t.tid
@@ -128,7 +133,7 @@ UNION ALL
 SELECT
     e.report_id, e.device, e.role, e.tid::VARCHAR, 'code', 0,
     concat(short_source(f.file), ':' || f.line, ' ', f.function), NULL, 'code', NULL, NULL,
-    e.start_ns, e.dur_ns, NULL, s.stack
+    e.start_ns, e.dur_ns, NULL, s.stack, NULL, NULL
 FROM executed AS e
 JOIN host_frames AS f USING (report_id, frame_id)
 LEFT JOIN _stack_texts AS s USING (report_id, stack_id)
