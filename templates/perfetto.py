@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -21,8 +21,12 @@ Event = dict[str, Any]
 Process = tuple[str, str]
 
 
-def write_trace(slices: Iterable[tuple[Any, ...]], file: TextIO) -> int:
+def write_trace(
+    slices: Iterable[tuple[Any, ...]], file: TextIO, clocks: Mapping[str, str] | None = None
+) -> int:
     """Write slices of COLUMNS, sorted by start, outer ones first; return their number.
+
+    `clocks` states how the times of each source were set; its processes are labeled with that.
 
     A viewer nests what overlaps on a row, so GPU operations of one stream that overlap (dependent
     launches, graphs) get rows of their own.  They are tied to their calls by flow events, and
@@ -36,7 +40,7 @@ def write_trace(slices: Iterable[tuple[Any, ...]], file: TextIO) -> int:
         for event in _events(dict(zip(COLUMNS, values, strict=True)), count, rows):
             _put(file, event)
         count += 1
-    for event in rows.names():
+    for event in rows.names(clocks or {}):
         _put(file, event)
     # The format allows no comma after the last event, so something always follows.
     file.write('{"ph":"M","name":"trace_end","pid":0,"tid":0,"ts":0}\n]}\n')
@@ -66,10 +70,13 @@ class _Rows:
             "tid": self.rows.setdefault((process, row), len(self.rows) + 1),
         }
 
-    def names(self) -> Iterable[Event]:
+    def names(self, clocks: Mapping[str, str]) -> Iterable[Event]:
         for (source, name), number in self.processes.items():
             args = {"name": source + name}
             yield {"ph": "M", "name": "process_name", "pid": number, "args": args}
+            if clock := clocks.get(source):
+                labels = {"labels": f"clock: {clock}"}
+                yield {"ph": "M", "name": "process_labels", "pid": number, "args": labels}
             # GPUs stand above the processes that drive them.
             order = {"sort_index": int(name.startswith("Process"))}
             yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": order}

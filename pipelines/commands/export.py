@@ -29,6 +29,15 @@ _PARTS = """
     )
 """
 
+#: Slices on the clock of the job, if several ranks of the job are exported.
+_ON_CLOCK = """
+    SELECT s.* REPLACE (
+        s.start_ns + coalesce(c.offset_ns, 0) AS start_ns,
+        s.api_start_ns + coalesce(c.offset_ns, 0) AS api_start_ns
+    )
+    FROM slices AS s LEFT JOIN _clocks AS c USING (report_id)
+"""
+
 #: What overlaps the chosen part of a report, and what launched it.
 _PART = f"""
     WITH {_PARTS},
@@ -117,15 +126,17 @@ def _chosen(
         window=chosen,
     ) as session:
         session.check_window()
-        timelines = session.con.execute(
-            "SELECT count(*) FROM reports "
+        rows = session.con.execute(
+            "SELECT count(*), count(DISTINCT source_name) FROM reports "
             f"WHERE kind IN ('nsys', 'torch') AND report_id IN {listed}"
-        ).fetchone()
-        if timelines == (0,):
+        ).fetchall()
+        ((timelines, names_apart),) = rows
+        if not timelines:
             raise InputError(
                 "no timeline among the selected reports: ncu reports do not contain one"
             )
-        source = "source_name || ' '" if timelines != (1,) else "''"
+        named = "source_name" if names_apart == timelines else "source_name || ' ' || report_id"
+        source = f"{named} || ' '" if timelines > 1 else "''"
         yield _Part(session.con, listed, source, chosen == WHOLE)
 
 
@@ -147,28 +158,74 @@ def perfetto_command(output: Path, **part: Any) -> None:
     """Write a trace for ui.perfetto.dev or chrome://tracing.
 
     The trace shows each GPU's streams and idle intervals by cause, each thread's CUDA calls, NVTX
-    ranges and sampled stacks, and arrows from each call to the operation that it launched.  If you
-    export several reports, each of them starts at time zero.  With --window or --step, the trace
-    contains everything that overlaps the selected time range on any GPU, plus the API calls that
-    launched those operations.
+    ranges and sampled stacks, and arrows from each call to the operation that it launched.  Reports
+    of the ranks of one job are put on the clock of the job, as in the view job_ranks; the command
+    and the trace state the offset of each report, and how well the ranks agree.  Other reports
+    start at time zero.  With --window or --step, the trace contains everything that overlaps the
+    selected time range on any GPU, plus the API calls that launched those operations.
 
     \b
     perfpipe export perfetto
     perfpipe export perfetto 7a4c --step 5 -o step.json.gz
     perfpipe export perfetto 7a4c --window steady
+    perfpipe export perfetto 7a4c 81d2 -o ranks.json.gz
     """
+    from perfpipe.pipelines.console import say
     from perfpipe.templates.perfetto import COLUMNS, write_trace
 
-    with _chosen(("_timeline_slices",), **part) as chosen:
+    with _chosen(("_timeline_slices", "_clocks", "_job_ranks"), **part) as chosen:
+        clocks = dict(_clocks(chosen))
         columns = ", ".join((chosen.source, *COLUMNS[1:]))
         result = chosen.con.execute(
-            f"SELECT {columns} FROM ({_TIMELINE if chosen.whole else _PART}) "
+            f"WITH slices AS ({_TIMELINE if chosen.whole else _PART}) "
+            f"SELECT {columns} FROM ({_ON_CLOCK}) "
             "JOIN (SELECT report_id, source_name FROM reports) USING (report_id) "
             f"WHERE report_id IN {chosen.listed} "
             "ORDER BY start_ns, dur_ns DESC, source_name, process, row_name, depth, name"
         )
-        count = _write(output, lambda file: write_trace(_rows(result), file))
+        count = _write(output, lambda file: write_trace(_rows(result), file, clocks))
+    for source, clock in clocks.items():
+        say(f"{source.strip()}: {clock}")
     click.echo(f"{output}: {count:,} slices")
+
+
+def _clocks(part: _Part) -> Iterator[tuple[str, str]]:
+    """Yield how the clock of each report was set, by what its names begin with; none for one."""
+    if part.source == "''":
+        return
+    rows = part.con.execute(
+        f"""
+        WITH firsts AS (SELECT job, arg_min(report_id, rank) AS first FROM _job_ranks GROUP BY job)
+        SELECT
+            {part.source}, count(job) OVER (PARTITION BY job), report_id = first,
+            offset_ns, shift_ns, residual_ns, started_ns
+        FROM reports LEFT JOIN _clocks USING (report_id) LEFT JOIN firsts USING (job)
+        WHERE kind IN ('nsys', 'torch') AND report_id IN {part.listed}
+        ORDER BY job NULLS LAST, offset_ns, report_id
+        """
+    ).fetchall()
+    for source, ranks, *clock in rows:
+        yield source, _clock(*clock) if ranks > 1 else "time zero, no other rank of its job"
+
+
+def _clock(
+    first: bool,
+    offset_ns: int,
+    shift_ns: int | None,
+    residual_ns: float | None,
+    started_ns: int | None,
+) -> str:
+    """Return the offset of a report on the clock of its job, and where it comes from."""
+    from perfpipe.units import format_ns
+
+    offset = f"{'-' if offset_ns < 0 else '+'}{format_ns(abs(offset_ns))}"
+    if first:
+        return f"{offset}, the rank that sets the clock of the job"
+    if shift_ns is not None and residual_ns is not None:
+        return f"{offset}, ends of collectives agree within {format_ns(residual_ns)} (median)"
+    if started_ns is None:
+        return "offset unknown, no start of the capture and no collective to compare"
+    return f"{offset}, from the start of the capture alone; error unknown, no collective to compare"
 
 
 @export_command.command("speedscope")
