@@ -22,7 +22,7 @@ from perfpipe.templates.memory_figure import memory_figure
 from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figure
 from perfpipe.templates.places_figure import places_figure, tried_figure
 from perfpipe.templates.roofline_figure import roofline_figure
-from perfpipe.templates.step_figure import steps_figure
+from perfpipe.templates.step_figure import LONG, steps_figure
 from perfpipe.viewmodel import Table
 
 
@@ -36,7 +36,11 @@ class Figure(NamedTuple):
 FIGURES = {
     "time_budget": Figure(budget_figure, "Time budget of each GPU"),
     "kernel_categories": Figure(categories_figure, "Kernel time of each GPU by category"),
-    "steps": Figure(steps_figure, "Duration of each step, by category"),
+    "steps": Figure(
+        steps_figure,
+        "Duration of each step, by category; an arrow with the duration marks a step that takes "
+        f"more than {LONG} times the median",
+    ),
     "idle_time": Figure(idle_figure, "Idle time by interval length and cause"),
     "occupancy_what_if": Figure(
         what_if_figure, "Occupancy as a function of one resource; dots show the launch itself"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.templates.bars import CATEGORIES
-from perfpipe.templates.figures import Drawing, Mark, Marks, block, entry, gpus_of
+from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, block, entry, gpus_of, spot
 from perfpipe.templates.formats import shorten
-from perfpipe.units import words
+from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Table
 
 #: Maximum number of columns, shared among the GPUs; the table has the rest.
 _MOST = 80
+
+#: A step that takes more than this many times the median of its GPU ends above the axis.
+LONG = 3
 
 
 class _Step(NamedTuple):
@@ -24,7 +29,9 @@ class _Step(NamedTuple):
 def steps_figure(table: Table) -> Drawing | None:
     """Return a stacked column per step, as high as its duration; GPUs side by side.
 
-    None where there are fewer than two steps.
+    The axis ends above the longest step that is at most LONG times as long as the median of its
+    GPU; an arrow with the duration marks each longer step.  None where there are fewer than two
+    steps.
     """
     found = _steps(table)
     if len(found) < 2:
@@ -33,7 +40,7 @@ def steps_figure(table: Table) -> Drawing | None:
     each = max(1, _MOST // len(gpus))
     kept = [[step for step in found if step.gpu == gpu][:each] for gpu in gpus]
     cut = sum(map(len, kept)) < table.total_rows
-    longest = max(step.ms for steps in kept for step in steps)
+    top = 1.05 * max(map(_longest, kept))
     present = [name for name in CATEGORIES if any(step.shares.get(name) for step in found)]
 
     def draw(axes: Any) -> Marks:
@@ -53,13 +60,16 @@ def steps_figure(table: Table) -> Drawing | None:
                     )
                     drawn[gid] = Mark(title, series=words(name))
                     below += height
+                if step.ms > top:
+                    gid = f"step-{number}-{at}-above"
+                    drawn[gid] = _arrow(axes, step, place, top, gid)
                 place += 1
             place += 1
         for name in present:
             entry(axes, words(name), CATEGORIES[name])
         some = f"the first {each} of each GPU" if len(gpus) > 1 else f"the first {each}"
         axes.set(ylabel="ms", xlabel=f"step ({some})" if cut else "step")
-        axes.set(xlim=(-0.8, place - 1.2), xticks=[], ylim=(0, 1.05 * longest))
+        axes.set(xlim=(-0.8, place - 1.2), xticks=[], ylim=(0, top))
         if len(gpus) > 1:
             axes.set_xticks(middles)
             axes.set_xticklabels(
@@ -68,6 +78,22 @@ def steps_figure(table: Table) -> Drawing | None:
         return drawn
 
     return Drawing(draw, 8.4, 3.6)
+
+
+def _longest(steps: Sequence[_Step]) -> float:
+    """Return the duration of the longest step that is not far longer than the others, ms."""
+    limit = LONG * statistics.median(step.ms for step in steps)
+    return max(step.ms for step in steps if step.ms <= limit)
+
+
+def _arrow(axes: Any, step: _Step, place: float, top: float, gid: str) -> Mark:
+    """Mark a column that goes on above the axis, and state its duration."""
+    spot(axes, (place, 0.97 * top), 26, "#fff", "^", gid)
+    said = format_ns(1e6 * step.ms)
+    axes.text(
+        place, 1.02 * top, said, rotation=90, ha="center", va="bottom", fontsize=7, color=GREY
+    )
+    return Mark(f"{step.gpu} {step.name}: {said}, longer than the axis")
 
 
 def _steps(table: Table) -> list[_Step]:
