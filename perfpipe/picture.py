@@ -79,9 +79,42 @@ class View:
         return max(panel.dur_ns for panel in self.panels)
 
 
+class Span(NamedTuple):
+    """A part of a capture, ns on the clock of the captures of a picture."""
+
+    start_ns: int
+    end_ns: int
+
+
+class Phase(NamedTuple):
+    """A phase of a capture (start-up, warm-up, steady, other, shutdown, whole) and its steps."""
+
+    name: str
+    span: Span
+    steps: int
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A whole capture on a GPU; `busy_pct` is how busy the GPU is in parts of equal length, %.
+
+    `steps` are the steps that are drawn, by role: median or slowest.
+    """
+
+    name: str
+    span: Span
+    phases: tuple[Phase, ...]
+    busy_pct: tuple[float, ...]
+    steps: tuple[tuple[str, Span], ...]
+
+
 @dataclass(frozen=True)
 class Picture:
-    """The median step, and the slowest step if there are several; `labels` name the slices."""
+    """The median step, and the slowest step if there are several; `labels` name the slices.
+
+    `captures` are those around the steps.
+    """
 
     views: tuple[View, ...]
     labels: tuple[Label, ...]
+    captures: tuple[Capture, ...] = ()

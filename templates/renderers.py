@@ -24,6 +24,7 @@ from perfpipe.templates.memory_chart import memory_chart
 from perfpipe.templates.policy import policy
 from perfpipe.templates.step_drawing import step_png, step_svg
 from perfpipe.templates.step_picture import categories_of, paint_of, payload
+from perfpipe.templates.strip import strip_svg
 from perfpipe.units import counted, words
 from perfpipe.viewmodel import Column, Report, Source, Table, Value
 from perfpipe.visible import visible
@@ -91,11 +92,15 @@ def _load() -> None:
 
 
 class Step(NamedTuple):
-    """The picture of a step: for pages without scripts, and the data for the script."""
+    """The picture of a step: for pages without scripts, and the data for the script.
+
+    `strip` is the whole capture around it.
+    """
 
     svg: str
     data: str
     js: str
+    strip: str
 
 
 def _step(report: Report) -> Step | None:
@@ -103,7 +108,7 @@ def _step(report: Report) -> Step | None:
     if picture is None:
         return None
     js = "".join(text_of(f"{name}.js") for name in ("perfetto", "step"))
-    return Step(step_svg(picture, "step"), payload(picture), js)
+    return Step(step_svg(picture, "step"), payload(picture), js, strip_svg(picture))
 
 
 class Lead(NamedTuple):

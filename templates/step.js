@@ -334,17 +334,22 @@
     show(lane.start[index] - lane.dur[index], lane.end[index] + lane.dur[index]);
     point(lane, index);
   });
-  if (data.views.length > 1) {
-    const other = button("Slowest step", () => {
-      view = data.views[(data.views.indexOf(view) + 1) % data.views.length];
-      other.textContent = view === data.views[0] ? "Slowest step" : "Median step";
-      title.textContent = view.title;
-      hover = null;
-      from = 0;
-      until = view.dur;
-      lay();
-    });
+  // Marks of the drawn steps in the strip of the whole capture.
+  const marks = Array.from(figure.querySelectorAll(".strip [data-role]"), (mark) => ({ mark, of: data.views[mark.dataset.role === "median" ? 0 : 1] }));
+  let other = null;
+  function choose(chosen) {
+    view = chosen;
+    for (const { mark, of } of marks) mark.querySelector("path").setAttribute("fill", of === view ? "currentColor" : "none");
+    if (other) other.textContent = view === data.views[0] ? "Slowest step" : "Median step";
+    title.textContent = view.title;
+    hover = null;
+    from = 0;
+    until = view.dur;
+    lay();
   }
+  if (data.views.length > 1) other = button("Slowest step", () => choose(data.views[(data.views.indexOf(view) + 1) % data.views.length]));
+  for (const { mark, of } of marks) mark.addEventListener("click", () => choose(of));
+
   // ---- what is seen, for Perfetto
   const said = make("p", { class: "soft said", role: "status" });
   const note = (text, ...more) => { said.replaceChildren(text, ...more); };

@@ -19,7 +19,7 @@ from conftest import Cli
 from rich.console import Console
 
 from perfpipe.paths import is_plain
-from perfpipe.picture import Label, Lane, Panel, Picture, Slice, View
+from perfpipe.picture import Capture, Label, Lane, Panel, Phase, Picture, Slice, Span, View
 from perfpipe.pipelines import console, junit
 from perfpipe.pipelines.commands.query import _as_csv, _as_table
 from perfpipe.pipelines.program import name_of
@@ -98,6 +98,9 @@ def _report(name: str) -> Report:
     table = Table("Kernels", name, columns, (row, row), 2, source, headline=1)
     label = Label(name, "compute", name, name)
     lane = Lane(name, "stream", (Slice(0, 10, 0),))
+    span = Span(0, 10)
+    phases = (Phase("steady", span, 1),)
+    capture = Capture(name, span, phases, (50.0,), (("median", span),))
     opening = Opening(
         fact,
         fact,
@@ -123,7 +126,7 @@ def _report(name: str) -> Report:
         gaps=(fact,),
         provenance=(fact,),
         opening=opening,
-        picture=Picture((View(name, (Panel(name, 10, (lane,), name),)),), (label,)),
+        picture=Picture((View(name, (Panel(name, 10, (lane,), name),)),), (label,), (capture,)),
     )
 
 

@@ -119,6 +119,24 @@ def test_the_longest_idle_interval_and_the_slowest_step(visit: Visit) -> None:
     assert view.text == "Median step: 13.3 ms under nsys"
 
 
+def test_marks_in_the_strip_of_the_capture_choose_the_step(visit: Visit) -> None:
+    driver = visit("ddp_step")
+    figure, _ = _step(driver)
+    view = figure.find_element(By.CSS_SELECTOR, ".view")
+
+    def filled() -> list[str | None]:
+        marks = figure.find_elements(By.CSS_SELECTOR, ".strip [data-role] path")
+        return [mark.get_attribute("fill") for mark in marks]
+
+    assert filled() == ["currentColor", "none"] * 2
+    for role, words in (("slowest", "Slowest step (iteration 7)"), ("median", "Median step")):
+        figure.find_element(By.CSS_SELECTOR, f".strip [data-role={role}] rect").click()
+        assert view.text.startswith(words)
+    _press(figure, "Slowest step")
+    assert filled() == ["none", "currentColor"] * 2
+    _press(figure, "Median step")
+
+
 def test_a_kernel_is_selected_by_keyboard(visit: Visit) -> None:
     driver = visit("transformer_step")
     figure, canvas = _step(driver)
@@ -152,7 +170,7 @@ def test_on_paper_the_step_is_drawn(visit: Visit) -> None:
     assert canvas.is_displayed()
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert not canvas.is_displayed()
-    assert figure.find_element(By.TAG_NAME, "svg").is_displayed()
+    assert figure.find_element(By.CSS_SELECTOR, ".drawing svg").is_displayed()
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
@@ -160,7 +178,7 @@ def test_without_scripts_the_step_is_drawn(
     scriptless: webdriver.Chrome, page: Callable[[str], str]
 ) -> None:
     scriptless.get(page("transformer_step"))
-    drawn = scriptless.find_element(By.CSS_SELECTOR, ".step svg")
+    drawn = scriptless.find_element(By.CSS_SELECTOR, ".step .drawing svg")
     assert drawn.is_displayed()
     assert "forward" in drawn.text and "Idle, by cause" in drawn.text
     assert not scriptless.find_elements(By.CSS_SELECTOR, ".step canvas")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+from perfpipe.analysis.report import captures
+from perfpipe.analysis.report.captures import Drawn, captures_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list, quote, same
@@ -28,6 +30,7 @@ VIEWS = (
     "device_memory",
     "_gpus",
     "_step_windows",
+    *captures.VIEWS,
 )
 
 #: What is drawn at most: GPUs; of each the threads that launch most, nested ranges of these, the
@@ -132,7 +135,11 @@ def picture_of(
         new = not views or [w.step for w in own] != [w.step for w in windows if w.role == "median"]
         if own and new and sum(_slices(view) for view in views) <= _BOTH:
             views.append(_view(scope, own, role, labels))
-    return Picture(tuple(views), tuple(labels.known)) if views else None
+    if not views:
+        return None
+    drawn = [window for window in windows if window.role == "median"][:_GPUS]
+    gpus = [Drawn(own.report_id, own.device, _name(own, drawn)) for own in drawn]
+    return Picture(tuple(views), tuple(labels.known), tuple(captures_of(scope, gpus)))
 
 
 def _slices(view: View) -> int:
