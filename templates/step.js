@@ -11,7 +11,7 @@
     return element;
   };
   const LINKS = 120;
-  const LEFT = 130, GAP = 2, HEAD = 19, AXIS = 20, LETTER = 6.2;
+  const LEFT = 130, GAP = 2, HEAD = 15, AXIS = 18, LETTER = 6.2;
 
   // ---- columns: starts become absolute, blocks get the slices where they begin and end
   for (const view of data.views) {
@@ -109,7 +109,7 @@
         pen.globalAlpha = 1;
         pen.fillStyle = colours.ink;
         pen.font = "600 11px system-ui, sans-serif";
-        pen.fillText(row.head, 0, row.y + 13, width);
+        pen.fillText(row.head, 0, row.y + 12, width);
         pen.font = "11px system-ui, sans-serif";
       } else {
         pen.save();

@@ -23,7 +23,7 @@ from perfpipe.units import format_ns
 
 #: Sizes, pixels: the names of lanes, the whole, and what stands around lanes.
 LEFT, WIDTH = 130, 1260
-_GAP, _HEAD, _AXIS = 2, 19, 18
+_GAP, _HEAD, _AXIS = 2, 15, 18
 
 #: Width of a letter, and the least width of a slice with a name.
 _LETTER, _NAMED = 6.2, 42
@@ -143,7 +143,7 @@ def _legend(picture: Picture) -> Iterator[str]:
 
 
 def _panel(picture: Picture, view: View, panel: Panel, y: float, name: str) -> Iterator[str]:
-    yield f'<text x="0" y="{y + 13:g}" font-weight="600">{escape(shorten(panel.name, 60))}</text>'
+    yield f'<text x="0" y="{y + 12:g}" font-weight="600">{escape(shorten(panel.name, 60))}</text>'
     y += _HEAD
     for lane in panel.lanes:
         height = HEIGHTS[lane.kind]

@@ -16,7 +16,7 @@ from perfpipe.templates.figures import GREY
 from perfpipe.units import words
 
 #: Heights of lanes by kind, pixels.
-HEIGHTS = {"range": 14, "call": 9, "code": 14, "stream": 17, "idle": 11, "metric": 22}
+HEIGHTS = {"range": 12, "call": 8, "code": 12, "stream": 15, "idle": 10, "metric": 20}
 
 
 class Paint(NamedTuple):

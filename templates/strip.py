@@ -27,8 +27,9 @@ _PHASES = {
 #: Color of busy GPUs, and the number of shades.
 _BUSY, _SHADES = "#2f6fde", 8
 
-#: Heights of the row of phases, the row of shades, the space after a GPU, and the axis, pixels.
-_HIGH, _LOW, _GAP, _AXIS = 12, 7, 5, 14
+#: Heights of the row of phases, the row of shades, the space after a GPU, and the arrows, pixels.
+#: The first screen of a page has hardly any room.
+_HIGH, _LOW, _GAP, _ARROWS = 9, 4, 2, 7
 
 #: Width of a letter; the least width of a phase that is drawn, and of the mark of a step.
 _LETTER, _LEAST, _MARK = 6.0, 0.3, 3.0
@@ -45,7 +46,7 @@ def strip_svg(picture: Picture) -> str:
         return ""
     end_ns = max(capture.span.end_ns for capture in captures)
     body: list[str] = []
-    y = 8
+    y = _ARROWS
     roles = _ROLES[: len(picture.views)]
     for capture in captures:
         body += _capture(capture, end_ns, y)
@@ -54,17 +55,15 @@ def strip_svg(picture: Picture) -> str:
     said = "Whole capture: " + "; ".join(
         f"{capture.name}: {_sentence(capture)}" for capture in captures
     )
-    length = format_ns(end_ns)
     return (
-        f'<svg class="strip" viewBox="0 0 {WIDTH} {y + _AXIS}" font-family="system-ui, sans-serif" '
-        f'font-size="11" fill="currentColor" role="img"><title>{escape(said)}</title>'
-        f'{"".join(body)}<text x="{LEFT}" y="{y + 9}">0</text>'
-        f'<text x="{WIDTH}" y="{y + 9}" text-anchor="end">{length} (whole capture)</text></svg>'
+        f'<svg class="strip" viewBox="0 0 {WIDTH} {y}" font-family="system-ui, sans-serif" '
+        f'font-size="9" fill="currentColor" role="img"><title>{escape(said)}</title>'
+        f'<text x="0" y="7">Capture: {format_ns(end_ns)}</text>{"".join(body)}</svg>'
     )
 
 
 def _capture(capture: Capture, end_ns: int, y: float) -> Iterator[str]:
-    yield f'<text x="0" y="{y + 11:g}">{escape(shorten(capture.name, 20))}</text>'
+    yield f'<text x="0" y="{y + 8}">{escape(shorten(capture.name, 24))}</text>'
     for name, (colour, said) in _PHASES.items():
         own = [phase for phase in capture.phases if phase.name == name]
         if own:
@@ -102,9 +101,9 @@ def _steps(capture: Capture, roles: Sequence[str], end_ns: int, y: float) -> Ite
         fill = "currentColor" if role == roles[0] else "none"
         yield (
             f'<g data-role="{role}" stroke="currentColor"><title>{escape(said)}</title>'
-            f'<rect x="{left:.1f}" y="{y - 2:g}" width="{wide:.1f}" height="{_HIGH + _LOW + 4}" '
+            f'<rect x="{left:.1f}" y="{y - 1:g}" width="{wide:.1f}" height="{_HIGH + _LOW + 2}" '
             'fill="#fff" fill-opacity=".25" stroke-width="1.5"/>'
-            f'<path d="M{left + wide / 2:.1f} {y - 2:g}l-4 -5h8z" fill="{fill}"/></g>'
+            f'<path d="M{left + wide / 2:.1f} {y - 1:g}l-3.5 -5h7z" fill="{fill}"/></g>'
         )
 
 
@@ -112,7 +111,7 @@ def _named(said: str, phases: list[Phase], end_ns: int, y: float) -> Iterator[st
     """Yield the name of a phase, on the longest of its parts, if there is room."""
     left, wide = max((_place(phase.span, end_ns) for phase in phases), key=lambda place: place[1])
     if wide > _LETTER * len(said) + 6:
-        yield f'<text x="{left + 4:.1f}" y="{y + 10}" font-size="10" fill="#fff">{said}</text>'
+        yield f'<text x="{left + 4:.1f}" y="{y + 7.5:g}" fill="#fff">{said}</text>'
 
 
 def _place(span: Span, end_ns: int) -> tuple[float, float]:

@@ -17,9 +17,9 @@ from perfpipe.templates.strip import strip_svg
 CAPTURES = ("eager_small", "graph_whole", "memcpy", "ddp_straggler_rank0")
 
 
-def _busy(spans: list[tuple[int, int]], start: float, end: float) -> float:
+def _busy(spans: list[tuple[int, int]], start: int, end: int) -> int:
     """Return how much of a part is covered by any of some spans, ns."""
-    covered, reached = 0.0, start
+    covered, reached = 0, start
     for begin, until in sorted(spans):
         begun, ended = max(begin, reached), min(until, end)
         covered += max(ended - begun, 0)
@@ -35,10 +35,9 @@ def test_parts_are_as_busy_as_the_operations_say(opened: Opened, capture: str) -
         ).fetchall()
         spans = session.execute("SELECT start_ns, end_ns FROM launches").fetchall()
     assert len(parts) == 240
-    length = (end - start) / 240
-    for at, pct in enumerate(parts):
-        own = _busy(spans, start + at * length, start + (at + 1) * length)
-        assert pct == pytest.approx(100 * own / length, abs=0.01)
+    edges = [start + (end - start) * at // 240 for at in range(241)]
+    for pct, (begin, until) in zip(parts, pairwise(edges), strict=True):
+        assert pct == pytest.approx(100 * _busy(spans, begin, until) / (until - begin))
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

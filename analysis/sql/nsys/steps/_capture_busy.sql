@@ -8,7 +8,7 @@ WITH captures AS (
         c.track,
         min(c.start_ns) AS start_ns,
         max(c.end_ns) AS end_ns,
-        (max(c.end_ns) - min(c.start_ns)) / 240.0 AS part_ns,
+        max(c.end_ns) - min(c.start_ns) AS dur_ns,
         any_value(s.start_ns) AS first_ns,
         any_value(s.end_ns) AS last_ns
     FROM _capture_phases AS c
@@ -16,13 +16,20 @@ WITH captures AS (
     GROUP BY c.report_id, c.device, c.track
     HAVING max(c.end_ns) > min(c.start_ns)
 ),
+parts AS (
+    SELECT
+        *,
+        start_ns + dur_ns * part // 240 AS from_ns,
+        start_ns + dur_ns * (part + 1) // 240 AS until_ns
+    FROM (SELECT *, unnest(range(240)) AS part FROM captures)
+),
 gaps AS (
     SELECT
         c.track,
         c.start_ns,
-        c.part_ns,
-        greatest(g.start_ns, c.first_ns) AS from_ns,
-        least(g.start_ns + g.dur_ns, c.last_ns) AS until_ns
+        c.dur_ns,
+        greatest(g.start_ns, c.first_ns) AS begin_ns,
+        least(g.start_ns + g.dur_ns, c.last_ns) AS stop_ns
     FROM _gaps AS g
     JOIN captures AS c USING (track)
 ),
@@ -30,25 +37,19 @@ pieces AS (
     SELECT
         *,
         unnest(range(
-            floor((from_ns - start_ns) / part_ns)::BIGINT,
-            least(floor((until_ns - start_ns) / part_ns)::BIGINT, 239) + 1
+            (begin_ns - start_ns) * 240 // dur_ns, least((stop_ns - start_ns) * 240 // dur_ns, 239) + 1
         )) AS part
     FROM gaps
-    WHERE until_ns > from_ns
+    WHERE stop_ns > begin_ns
 ),
 idle AS (
     SELECT
         track,
         part,
-        sum(greatest(
-            least(until_ns, start_ns + (part + 1) * part_ns) - greatest(from_ns, start_ns + part * part_ns), 0
-        )) AS idle_ns
-    FROM pieces
+        sum(greatest(least(g.stop_ns, p.until_ns) - greatest(g.begin_ns, p.from_ns), 0))::BIGINT AS idle_ns
+    FROM pieces AS g
+    JOIN parts AS p USING (track, part)
     GROUP BY track, part
-),
-parts AS (
-    SELECT *, unnest(range(240)) AS part
-    FROM captures
 )
 SELECT
     p.report_id,
@@ -56,12 +57,11 @@ SELECT
     p.start_ns,
     p.end_ns,
     list(
-        100 * greatest(
-            least(p.last_ns, p.start_ns + (p.part + 1) * p.part_ns)
-            - greatest(p.first_ns, p.start_ns + p.part * p.part_ns)
-            - coalesce(i.idle_ns, 0),
-            0
-        ) / p.part_ns
+        100.0
+        * greatest(
+            least(p.last_ns, p.until_ns) - greatest(p.first_ns, p.from_ns) - coalesce(i.idle_ns, 0), 0
+        )
+        / greatest(p.until_ns - p.from_ns, 1)
         ORDER BY p.part
     ) AS parts_pct
 FROM parts AS p
