@@ -52,6 +52,12 @@ CATEGORIES = {
     "unattributed": "#d0d0d0",
 }
 
+
+def part_words(category: str) -> str:
+    """Return a category of a time budget in words: in it, nothing overlaps communication."""
+    return "exposed communication" if category == "communication" else words(category)
+
+
 #: Categories in which the GPU does nothing; hatched, so that color is not the only cue.
 IDLE = frozenset(CATEGORIES) - {
     "compute",
@@ -112,7 +118,7 @@ def budget_figure(table: Table) -> Drawing | None:
     for gpu, (category, share, time) in gpus_of(
         table, ("category", "share_pct", "time_ns"), ("share_pct",)
     ):
-        note = f"{gpu}: {words(category)} {share:.1f} %, {format_value(time, 'ns')}"
+        note = f"{gpu}: {part_words(category)} {share:.1f} %, {format_value(time, 'ns')}"
         stacks.setdefault(gpu, {})[category] = (share, Mark(note))
     return _stacked(stacks, CATEGORIES, "% of the window", 100) if stacks else None
 
@@ -157,6 +163,7 @@ def _stacked(
     whole: float | None,
 ) -> Drawing | None:
     bars = list(stacks)[:_MOST]
+    said = part_words if colours is CATEGORIES else words
     lengths = sorted(sum(length for length, _ in stacks[bar].values()) for bar in bars)
     # Bars that dwarf all others are cut and labeled with their length.
     limit = whole or min(lengths[-1], _CUT * lengths[3 * len(lengths) // 4] or lengths[-1])
@@ -173,14 +180,14 @@ def _stacked(
                 width, mark = stacks[bar][part]
                 patch = block(axes, left, at - _HALF, width, 2 * _HALF, colours.get(part, GREY))
                 patch.set_gid(f"bar-{at}-{part}")
-                drawn[f"bar-{at}-{part}"] = mark._replace(series=words(part))
+                drawn[f"bar-{at}-{part}"] = mark._replace(series=said(part))
                 left += width
             if left > 1.01 * limit:
                 axes.annotate(
                     f"{left:,.0f} ", (limit, at), ha="right", va="center", fontsize=8, color="white"
                 )
         for part in order:
-            entry(axes, words(part), colours.get(part, GREY))
+            entry(axes, said(part), colours.get(part, GREY))
         axes.set(xlabel=unit, yticks=range(len(bars)), ylim=(len(bars) - 0.4, -0.6))
         axes.set_yticklabels([shorten(bar, 44) for bar in bars], fontsize=8)
         axes.set_xlim(0, limit)

@@ -6,8 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from perfpipe.templates.bars import CATEGORIES, IDLE
-from perfpipe.units import words
+from perfpipe.templates.bars import CATEGORIES, IDLE, part_words
 from perfpipe.viewmodel import Action, Budget, Finding, Opening, Report
 
 #: The most lines, as a terminal shows them.
@@ -127,7 +126,7 @@ def _bar(budget: Budget, width: int, colour: bool) -> Iterator[str]:
         )
         key.append(
             f"{_coloured(sign, CATEGORIES.get(name, '#808890')) if colour else sign} "
-            f"{words(name)} {share:.0f} %"
+            f"{part_words(name)} {share:.0f} %"
         )
     yield f"  {bar}"
     # Wrapped as plain text: escape sequences take no room.

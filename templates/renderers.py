@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from perfpipe.blas import load_numpy
-from perfpipe.templates.bars import CATEGORIES, IDLE
+from perfpipe.templates.bars import CATEGORIES, IDLE, part_words
 from perfpipe.templates.cells import rows_of
 from perfpipe.templates.figures import GREY, Drawing, load_matplotlib
 from perfpipe.templates.formats import format_value, header, is_number, shorten
@@ -378,6 +378,7 @@ def environment() -> Environment:
         "key": key_of,
         "memory_chart": memory_chart,
         "section_key": section_key,
+        "part": part_words,
         "categories": categories_of,
         "paint": paint_of,
         "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from perfpipe.templates.bars import CATEGORIES
+from perfpipe.templates.bars import CATEGORIES, part_words
 from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, block, entry, gpus_of, spot
 from perfpipe.templates.formats import shorten
-from perfpipe.units import format_ns, words
+from perfpipe.units import format_ns
 from perfpipe.viewmodel import Table
 
 #: Maximum number of columns, shared among the GPUs; the table has the rest.
@@ -55,10 +55,9 @@ def steps_figure(table: Table) -> Drawing | None:
                     bar = block(axes, place - 0.425, below, 0.85, height, CATEGORIES[name])
                     gid = f"step-{number}-{at}-{name}"
                     bar.set_gid(gid)
-                    title = (
-                        f"{step.gpu} {step.name}: {words(name)} {share:.1f} % of {step.ms:.4g} ms"
-                    )
-                    drawn[gid] = Mark(title, series=words(name))
+                    said = part_words(name)
+                    title = f"{step.gpu} {step.name}: {said} {share:.1f} % of {step.ms:.4g} ms"
+                    drawn[gid] = Mark(title, series=said)
                     below += height
                 if step.ms > top:
                     gid = f"step-{number}-{at}-above"
@@ -66,7 +65,7 @@ def steps_figure(table: Table) -> Drawing | None:
                 place += 1
             place += 1
         for name in present:
-            entry(axes, words(name), CATEGORIES[name])
+            entry(axes, part_words(name), CATEGORIES[name])
         some = f"the first {each} of each GPU" if len(gpus) > 1 else f"the first {each}"
         axes.set(ylabel="ms", xlabel=f"step ({some})" if cut else "step")
         axes.set(xlim=(-0.8, place - 1.2), xticks=[], ylim=(0, top))

@@ -114,7 +114,7 @@ def test_the_recorded_ranks_are_two(
     assert [(ranks, int(paired) > 100) for _, ranks, paired in rows] == [("2", True), ("2", True)]
     document = json.loads((pages("ddp_step") / "report.json").read_text())
     claims = {(f["claim"], f["evidence"].split("; ")[1]) for f in document["findings"]}
-    waiting = [evidence for claim, evidence in claims if "GPU 1 waits for other ranks" in claim]
+    waiting = [evidence for claim, evidence in claims if "GPU 1 waits for rank 0" in claim]
     assert len(waiting) == 2
     assert all("is waiting" in evidence for evidence in waiting)
 

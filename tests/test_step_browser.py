@@ -112,11 +112,11 @@ def test_the_longest_idle_interval_and_the_slowest_step(visit: Visit) -> None:
     begun, ended = _seen(figure)
     assert ended - begun == pytest.approx(3 * 703_000, rel=1e-3)
     view = figure.find_element(By.CSS_SELECTOR, ".view")
-    assert view.text == "Median step: 13.3 ms under nsys"
+    assert view.text == "Median steps under nsys"
     _press(figure, "Slowest step")
-    assert view.text == "Slowest step: 14.1 ms under nsys"
+    assert view.text == "Slowest steps under nsys"
     _press(figure, "Median step")
-    assert view.text == "Median step: 13.3 ms under nsys"
+    assert view.text == "Median steps under nsys"
 
 
 def test_marks_in_the_strip_of_the_capture_choose_the_step(visit: Visit) -> None:
@@ -161,7 +161,7 @@ def test_hover_names_what_lies_there(visit: Visit) -> None:
     ActionChains(driver, duration=0).move_to_element_with_offset(
         canvas, 0, int(size["height"] * (at - 0.5))
     ).perform()
-    assert "step 7" in _tip(figure) or "iteration 2" in _tip(figure)
+    assert "step 10" in _tip(figure) or "iteration 5" in _tip(figure)
 
 
 def test_on_paper_the_step_is_drawn(visit: Visit) -> None:

@@ -36,7 +36,7 @@ VIEWS_USED: tuple[str, ...] = (
 )
 
 #: Views that the picture of two sides reads.
-PICTURE_VIEWS: tuple[str, ...] = (*picture.VIEWS, *opening.steps.VIEWS, "reports")
+PICTURE_VIEWS: tuple[str, ...] = (*picture.VIEWS, *opening.gpus.VIEWS, "reports")
 
 #: Maximum number of findings in a report.
 _MOST = 20
@@ -67,7 +67,7 @@ def build_report(
         sections = pool.submit(_sections, replace(scope, con=second))
         found = findings.findings_of(scope)
         statements = tuple(verdicts.statements_of(scope)) or (facts.no_verdict(scope),)
-        first, drawn = opening.opening_of(scope, found[:_MOST], statements[0])
+        first, drawn = opening.opening_of(scope, found, statements[0])
         step = None if both else pool.submit(picture.picture_of, replace(scope, con=third), drawn)
         warnings = facts.warnings_of(scope)
         return Report(
@@ -108,7 +108,7 @@ def picture_of_sides(con: DuckDBPyConnection, sides: Mapping[str, Sequence[str]]
     names: dict[str, str] = {}
     for name, reports in sides.items():
         own = Scope(con, tuple(sorted(reports)), kinds_of(con, reports))
-        names |= dict.fromkeys(opening.steps.longest(own), name)
+        names |= dict.fromkeys(opening.gpus.longest(own), name)
     if len(names) < len(sides):
         return None
     labels = rows_of(

@@ -211,6 +211,8 @@ def _of_gpu(scope: Scope, found: _Found, several: bool) -> Finding:
         claim, evidence = _of_file(scope, own, found, share)
     else:
         claim = word("timeline", found.claim, "says")
+        if found.for_rank is not None:
+            claim = word("timeline", found.claim, "says_rank").format(rank=found.for_rank)
         evidence = "; ".join(_of_category(found, share))
     if found.confidence == "low":
         evidence += "; low confidence: the trace lost events or hides kernels in CUDA graphs"

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from perfpipe.analysis.report import captures
 from perfpipe.analysis.report.captures import Drawn, captures_of
+from perfpipe.analysis.report.ranks import Place, names_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list, quote, same
 from perfpipe.picture import Arrival, Label, Lane, Panel, Picture, Sample, Slice, View
-from perfpipe.units import format_bytes, format_ns, gpu_name, words
+from perfpipe.units import format_bytes, format_ns, words
 from perfpipe.windows import WINDOWS
 
 #: Views that are read here.
@@ -31,6 +32,8 @@ VIEWS = (
     "_gpus",
     "_step_windows",
     *captures.VIEWS,
+    "job_ranks",
+    "step_times",
 )
 
 #: What is drawn at most: GPUs; of each the threads that launch most, nested ranges of these, the
@@ -68,6 +71,8 @@ _METRICS = {
 
 
 class _Window(NamedTuple):
+    """A step of a GPU: times in ns, those of a median step with and without the profiler."""
+
     report_id: str
     device: int
     job: str
@@ -79,6 +84,14 @@ class _Window(NamedTuple):
     offset_ns: int
     label: str
     alone: bool
+    rank: int | None
+    traced_ns: float | None
+    plain_ns: float | None
+
+    @property
+    def place(self) -> Place:
+        """What the GPU is named by."""
+        return Place(self.report_id, self.device, self.label, self.job, self.rank)
 
 
 class _Alike(NamedTuple):
@@ -131,7 +144,7 @@ def picture_of(
     labels = _Labels()
     views: list[View] = []
     for role in ("median", "slowest"):
-        own = [window for window in windows if window.role == role][:_GPUS]
+        own = _drawn([window for window in windows if window.role == role])
         new = not views or [w.step for w in own] != [w.step for w in windows if w.role == "median"]
         if own and new and sum(_slices(view) for view in views) <= _BOTH:
             views.append(_view(scope, own, role, labels))
@@ -152,16 +165,31 @@ def _windows(reports: Sequence[str]) -> str:
             SELECT report_id, device, name, count(*) = 1 AS alone
             FROM _step_windows JOIN _gpus USING (track)
             GROUP BY report_id, device, name
-        )
+        ),
+        ranks AS (SELECT report_id, device, min(rank) AS rank FROM job_ranks GROUP BY ALL)
         SELECT
             report_id, device, job, role, step, name, start_ns, end_ns, offset_ns, label,
-            coalesce(alone, false) AS alone
+            coalesce(alone, false) AS alone, rank, traced_ns, plain_ns
         FROM step_pictures
         JOIN _labels USING (report_id)
         LEFT JOIN named USING (report_id, device, name)
+        LEFT JOIN ranks USING (report_id, device)
+        LEFT JOIN step_times USING (report_id, device)
         WHERE report_id IN {in_list(reports)}
-        ORDER BY position NULLS LAST, label, report_id, device, role
+        ORDER BY position NULLS LAST, min(label) OVER (PARTITION BY job),
+            rank NULLS LAST, label, report_id, device, role
     """
+
+
+def _drawn(windows: Sequence[_Window]) -> list[_Window]:
+    """Return the GPUs that there is room for, about as many of each job."""
+    places: dict[str, int] = {}
+    order = []
+    for window in windows:
+        places[window.job] = places.get(window.job, -1) + 1
+        order.append(places[window.job])
+    least = sorted(range(len(windows)), key=lambda at: (order[at], at))[:_GPUS]
+    return [windows[at] for at in sorted(least)]
 
 
 def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) -> View:
@@ -172,7 +200,8 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
         at = window.start_ns + window.offset_ns
         first[window.job] = min(at, first.get(window.job, at))
     panels = []
-    for window in windows:
+    several = len({window.job for window in windows}) > 1
+    for window, named in zip(windows, names_of([w.place for w in windows]), strict=True):
         shift = window.start_ns + window.offset_ns - first[window.job]
         own = [r for r in rows if (r.report_id, r.device) == (window.report_id, window.device)]
         lanes = [
@@ -181,17 +210,36 @@ def _view(scope: Scope, windows: Sequence[_Window], role: str, labels: _Labels) 
             *_memory(scope, window, shift),
         ]
         dur_ns = shift + window.end_ns - window.start_ns
-        name = f"{_name(window, windows)}{_left_out(own)}"
-        panels.append(Panel(name, dur_ns, tuple(lanes), _command(window, windows)))
-    steps = {window.step for window in windows}
-    (step, *more) = steps
-    what = "Analyzed window" if step is None else f"{role.capitalize()} step"
-    name = (windows[0].name or "")[:_NEXT]
-    what += f" ({name})" if step is not None and not more else ""
+        name = f"{named}: {_length([window], _tracer(scope))}" if several else named
+        panels.append(
+            Panel(f"{name}{_left_out(own)}", dur_ns, tuple(lanes), _command(window, windows))
+        )
     cut = f" (first {_MOST:,} slices)" if sum(map(_count, rows)) == _MOST else ""
-    length = format_ns(max(panel.dur_ns for panel in panels))
-    title = f"{what}: {length}{_tracer(scope)}{cut}"
+    title = f"{_title(windows, _tracer(scope))}{cut}"
     return View(title, tuple(panels), tuple(_links(scope, windows, first)))
+
+
+def _title(windows: Sequence[_Window], tracer: str) -> str:
+    """Return what is drawn, and how long it takes; panels of several jobs say it themselves."""
+    steps = {window.step for window in windows}
+    what = "Analyzed window" if None in steps else f"{windows[0].role.capitalize()} step"
+    if len({window.job for window in windows}) > 1:
+        return f"{what}s{tracer}"
+    name = (windows[0].name or "")[:_NEXT]
+    drawn = f" (drawn: {name})" if name and len(steps) == 1 else ""
+    return f"{what}: {_length(windows, tracer)}{drawn}"
+
+
+def _length(windows: Sequence[_Window], tracer: str) -> str:
+    """Return the time of a step: of the median step as the first screen states it."""
+    longest = max(windows, key=lambda window: window.traced_ns or 0)
+    traced = max(window.end_ns - window.start_ns for window in windows)
+    if windows[0].role == "median" and longest.traced_ns and longest.step is not None:
+        if longest.plain_ns:
+            plain = format_ns(longest.plain_ns)
+            return f"{plain}, {format_ns(longest.traced_ns)}{tracer or ' when traced'}"
+        return f"{format_ns(longest.traced_ns)}{tracer}"
+    return f"{format_ns(traced)}{tracer}"
 
 
 def _links(
@@ -229,12 +277,6 @@ def _left_out(rows: Sequence[_Alike]) -> str:
     """Return how many streams are not drawn, if there are more than fit."""
     streams = {row.lane for row in rows if row.kind not in _KINDS}
     return f" ({len(streams) - _STREAMS} more streams)" if len(streams) > _STREAMS else ""
-
-
-def _name(window: _Window, windows: Sequence[_Window]) -> str:
-    several = len({other.report_id for other in windows}) > 1
-    name = gpu_name(window.device)
-    return f"{window.label}, {name}" if several else name
 
 
 def _command(window: _Window, windows: Sequence[_Window]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perfpipe.analysis.report import facts, tried
 from perfpipe.analysis.report.opening import comparisons, kernels, searches, steps, sweeps
 from perfpipe.analysis.report.opening.actions import MOST, actions_of
+from perfpipe.analysis.report.opening.gpus import longest
 from perfpipe.analysis.report.opening.parts import Part, lever
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -21,6 +22,8 @@ VIEWS = (*sweeps.VIEWS, *steps.VIEWS, *kernels.VIEWS, *tried.VIEWS)
 #: Tiles on the first screen; the last of a part's own gives way to the largest lever.
 _TILES = 4
 
+_TIMELINES = "SELECT DISTINCT report_id FROM analysis_windows"
+
 
 def opening_of(
     scope: Scope, findings: Sequence[Finding], otherwise: Fact
@@ -30,10 +33,11 @@ def opening_of(
     `otherwise` is the verdict where there is nothing else to say.
 
     A search begins with its winner, a sweep with how its configurations compare, other reports
-    with a step, else with the kernels.
+    with a step, else with the kernels.  A screen about a step is about one configuration, or job:
+    the slowest.
     """
     part = _part(scope) or Part(otherwise)
-    actions = actions_of(scope, findings)
+    actions = actions_of(scope, _concerned(scope, findings, part))
     if scope.compared is None:
         actions = (*tried.stack_of(scope), *actions)[:MOST]
     if scope.compared is None and scope.run is None:
@@ -41,8 +45,22 @@ def opening_of(
     levers = () if scope.compared is not None else lever(actions)
     tiles = (*part.tiles[: _TILES - 1], *levers, *part.tiles[_TILES - 1 :])[:_TILES]
     budgets = tuple(steps.budgets_of(scope, part.reports))
-    opening = Opening(_subject(scope), part.verdict, tiles, actions, part.lead, part.rows, budgets)
-    return opening, part.reports or steps.longest(scope)
+    subject = _subject(scope, part.about)
+    opening = Opening(subject, part.verdict, tiles, actions, part.lead, part.rows, budgets)
+    return opening, part.reports or longest(scope)
+
+
+def _concerned(scope: Scope, findings: Sequence[Finding], part: Part) -> Sequence[Finding]:
+    """Return the findings on what the screen is about."""
+    if not part.about:
+        return findings
+    tasks = scope.run.tasks if scope.run is not None else ()
+    timelines = {report for (report,) in rows_of(scope.con, _TIMELINES)}
+    others = timelines.union(*(task.reports for task in tasks)) - {*part.reports}
+    for task in tasks:
+        if {*part.reports} & {*task.reports}:
+            others -= {*task.reports}
+    return [finding for finding in findings if not others >= {*finding.source.reports}]
 
 
 def _part(scope: Scope) -> Part | None:
@@ -53,8 +71,8 @@ def _part(scope: Scope) -> Part | None:
     return sweeps.sweep_of(scope) or steps.steps_of(scope) or kernels.kernels_of(scope)
 
 
-def _subject(scope: Scope) -> Fact:
-    """Return what was run, where and when, in a line."""
+def _subject(scope: Scope, about: str) -> Fact:
+    """Return what was run, where and when, in a line, and which part of it the screen is about."""
     run = scope.run
     said = facts.gpus_of(scope.con, scope.reports)[:1]
     captured = run.recording.captured_at if run and run.recording else run and run.started_at
@@ -62,7 +80,9 @@ def _subject(scope: Scope) -> Fact:
         sql = f"SELECT min(captured_at) FROM reports WHERE report_id IN {in_list(scope.reports)}"
         ((captured,),) = rows_of(scope.con, sql)
     said += [str(captured)[:10]] if captured else []
-    if run is not None and len(run.tasks) > 1:
+    if about:
+        said.append(about)
+    elif run is not None and len(run.tasks) > 1:
         done = sum(task.done for task in run.tasks)
         of = "" if done == len(run.tasks) else f"{done} of "
         said.append(of + counted(len(run.tasks), "configuration"))

@@ -48,13 +48,11 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
             return 0, -(finding.tried_pct or 0.0), 0.0
         return (2 if finding.tried else 1), 0.0, -length(finding)
 
-    made: dict[str, Finding] = {}
-    alike: dict[str, int] = {}
+    made: dict[str, list[Finding]] = {}
     for finding in sorted(advised, key=place):
         if finding.helped or finding.most_pct is None or finding.most_pct >= least:
-            made.setdefault(finding.advice, finding)
-            alike[finding.advice] = alike.get(finding.advice, 0) + 1
-    return tuple(_action(what, one, alike[what] - 1) for what, one in [*made.items()][:MOST])
+            made.setdefault(finding.advice, []).append(finding)
+    return tuple(_action(what, *found) for what, found in [*made.items()][:MOST])
 
 
 def _times(scope: Scope) -> dict[str, float]:
@@ -63,8 +61,10 @@ def _times(scope: Scope) -> dict[str, float]:
     return {r: task.median_ms for task in tasks if task.median_ms for r in task.reports}
 
 
-def _action(what: str, finding: Finding, others: int) -> Action:
-    more = f" (and {counted(others, 'similar finding')})" if others else ""
+def _action(what: str, finding: Finding, *others: Finding) -> Action:
+    more = f" (and {counted(len(others), 'similar finding')})" if others else ""
+    if len(others) == 1 and _says(others[0]) != _says(finding):
+        more = f"; {others[0].claim}"
     first = finding.evidence.partition("; ")[0]
     evidence = f"{finding.claim}{more}. {first[:1].upper()}{first[1:]}"
     bound = finding.bound.partition(", if ")[0]
@@ -73,3 +73,9 @@ def _action(what: str, finding: Finding, others: int) -> Action:
     bound = with_bound(finding.tried, finding.tried_pct, bound)
     saved = f"{finding.tried_pct:.1f} %" if finding.helped and finding.tried_pct else ""
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source, saved)
+
+
+def _says(finding: Finding) -> str:
+    """Return the claim without the GPU and the report that it is about."""
+    gpu, _, label = finding.subject.partition(" in ")
+    return finding.claim.removeprefix(gpu).removesuffix(f" ({label})")

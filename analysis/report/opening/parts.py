@@ -13,7 +13,8 @@ class Part:
     """The verdict in a sentence, tiles, and the title of the table that leads, if one does.
 
     With `rows` its first rows are shown, not its figure; `reports` are the timelines whose steps
-    are drawn.
+    are drawn.  `about` says which of several configurations the screen is about, empty if it is
+    about all of them; only then it shows no numbers of others.
     """
 
     verdict: Fact
@@ -21,6 +22,7 @@ class Part:
     lead: str = ""
     rows: int = 0
     reports: tuple[str, ...] = ()
+    about: str = ""
 
 
 def lever(actions: Sequence[Action]) -> Iterator[Tile]:

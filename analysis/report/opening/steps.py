@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from perfpipe.analysis.report.opening import kernels, loops
+from perfpipe.analysis.report.opening import gpus as of_gpus
+from perfpipe.analysis.report.opening import jobs, kernels, loops
+from perfpipe.analysis.report.opening.gpus import Gpu, about, chosen_of, gpus_of, named, reports_of
+from perfpipe.analysis.report.opening.jobs import span_of
 from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.ranks import Place, names_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of, uncovered
 from perfpipe.analysis.rows import rows_of
@@ -15,23 +20,19 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import OBSERVED, TaskResult
-from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
+from perfpipe.units import counted, format_bytes, format_ns, words
 from perfpipe.viewmodel import Budget, Fact, Source, Tile
 
 #: Views that are read here.
 VIEWS = (
-    "timeline_bottleneck",
-    "analysis_windows",
+    *of_gpus.VIEWS,
+    *jobs.VIEWS,
     *loops.VIEWS,
-    "step_times",
-    "gpu_time_budget",
     "step_budget",
     "kernel_categories",
     "step_bounds",
     "step_mfu",
     "kernel_sol",
-    "_labels",
-    "_plain_findings",
     "_idle_captures",
     "no_work_findings",
     "loop_findings",
@@ -56,96 +57,7 @@ _MOST_PCT = 50
 _UNEVEN = 0.1
 
 #: GPUs that the sentence names one by one, and whose budgets are shown.
-_NAMED, _BUDGETS = 3, 4
-
-
-class Gpu(NamedTuple):
-    """A GPU of a timeline in the analyzed window."""
-
-    report_id: str
-    device: int
-    bound: str
-    share_pct: float
-    kind: str
-    steps: int | None
-    step_ns: float | None
-    p95_ns: float | None
-    averaged: int | None
-    time_ns: float
-    busy_pct: float
-    copying_pct: float
-    incomplete: bool
-    slow_pct: float | None
-    loads: bool
-    idle: str | None
-    idle_pct: float | None
-    process_id: int | None
-    work_scale: float
-    plain_ns: float | None
-
-    def untraced(self, ns: float) -> float:
-        """Return a traced time within a step as without the profiler, if that is known."""
-        return ns * self.plain_ns / self.step_ns if self.plain_ns and self.step_ns else ns
-
-
-def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
-    """Return the GPUs of timelines with what bounds them."""
-    sql = f"""
-        WITH busy AS (
-            SELECT
-                b.report_id, b.device,
-                coalesce(
-                    any_value(t.busy_pct),
-                    sum(b.share_pct ORDER BY b.category) FILTER (is_busy(b.category)),
-                    0
-                ) AS busy_pct,
-                coalesce(
-                    any_value(t.copying_pct),
-                    any_value(b.share_pct) FILTER (b.category = 'transfer'),
-                    0
-                ) AS copying_pct,
-                any_value(t.work_scale) AS work, any_value(t.communication_scale) AS waits,
-                any_value(t.idle_scale) AS idles, any_value(t.plain_ns) AS plain_ns
-            FROM gpu_time_budget AS b
-            LEFT JOIN step_times AS t USING (report_id, device)
-            WHERE is_work(b.category)
-            GROUP BY b.report_id, b.device
-        )
-        SELECT
-            report_id, device, bound, share_pct * plain_scale(bound, work, waits, idles),
-            w.kind, w.steps, w.step_ns, w.p95_ns, w.averaged,
-            w.time_ns, busy_pct, copying_pct, incomplete, slow_pct, coalesce(loads, false),
-            idle.category, idle.share_pct * coalesce(idles, 1),
-            w.process_id, coalesce(work, 1), plain_ns
-        FROM (
-            -- Shares are in order, largest first.
-            SELECT *, list_filter(shares, lambda part: NOT is_work(part.category))[1] AS idle
-            FROM timeline_bottleneck
-        ) AS t
-        JOIN analysis_windows AS w USING (report_id, device)
-        JOIN busy USING (report_id, device)
-        LEFT JOIN (
-            SELECT report_id, device, max(slow_pct) AS slow_pct,
-                bool_or(technique IN ('data_loading', 'more_loading')) AS loads
-            FROM _plain_findings GROUP BY ALL
-        ) USING (report_id, device)
-        JOIN _labels USING (report_id)
-        WHERE report_id IN {in_list(scope.reports if reports is None else reports)}
-            AND bound IS NOT NULL
-        ORDER BY position NULLS LAST, label, report_id, device
-    """
-    return [Gpu(*row) for row in rows_of(scope.con, sql)]
-
-
-def lead_report(gpus: Sequence[Gpu]) -> str:
-    """Return the report that the first screen is about: the one with the longest step."""
-    return max(gpus, key=lambda gpu: (gpu.step_ns or 0, gpu.time_ns)).report_id
-
-
-def longest(scope: Scope) -> tuple[str, ...]:
-    """Return the timeline with the longest step, if there is one."""
-    gpus = gpus_of(scope) if scope.timeline else []
-    return (lead_report(gpus),) if gpus else ()
+_NAMED, _BUDGETS = 3, 8
 
 
 def of_task(scope: Scope, index: int) -> list[Gpu]:
@@ -167,35 +79,42 @@ def steps_of(scope: Scope) -> Part | None:
     every = gpus_of(scope)
     if not every:
         return None
-    lead = lead_report(every)
-    gpus = [gpu for gpu in every if gpu.report_id == lead]
-    task = next(
-        (task for task in (scope.run.tasks if scope.run else ()) if lead in task.reports), None
-    )
-    source = Source("timeline_bottleneck", (lead,))
+    gpus = chosen_of(every)
+    return replace(_of_gpus(scope, gpus), reports=reports_of(gpus), about=about(scope, every, gpus))
+
+
+def _of_gpus(scope: Scope, gpus: Sequence[Gpu]) -> Part:
+    """Return what bounds the step of a job or timeline."""
+    reports = reports_of(gpus)
+    tasks = scope.run.tasks if scope.run else ()
+    task = next((task for task in tasks if reports[0] in task.reports), None)
+    source = Source("timeline_bottleneck", reports)
     first = max(gpus, key=lambda gpu: gpu.step_ns or gpu.time_ns)
     if first.step_ns and not first.plain_ns:
         # What the program prints, or what was observed, is not the time of a step.
         task = None
     said = INCOMPLETE if any(gpu.incomplete for gpu in gpus) else ""
-    if hardly := _hardly_used(scope, lead, len(gpus)):
-        return Part(Fact("", f"{said}{hardly}", source), reports=(lead,))
-    if timed := benchmark_of(scope, [lead]):
-        fact = Fact("", f"{said}{timed}", Source("benchmark_loops", (lead,)))
-        return Part(fact, tuple(_reached(scope, [lead])), reports=(lead,))
+    if hardly := _hardly_used(scope, reports, len(gpus)):
+        return Part(Fact("", f"{said}{hardly}", source))
+    if timed := benchmark_of(scope, reports):
+        fact = Fact("", f"{said}{timed}", Source("benchmark_loops", reports))
+        return Part(fact, tuple(_reached(scope, reports)))
     parts = loops.parts_of(scope, first.report_id, first.device, first.process_id)
     mean, share = _shares(scope, first, parts.unit)
     limits = _few_blocks(scope, first) + _pages(scope, first) + _owner(scope, first, parts.unit)
-    busy = _busy(gpus, share, limits, _kinds(scope, first))
+    busy = jobs.waiting_of(scope, gpus)
+    if len(gpus) > 1 or not limits:
+        busy = busy or jobs.exposed_of(scope, gpus)
+    busy = busy or _busy(gpus, share, limits, _kinds(scope, first))
     fact = Fact("", f"{said}{_length(first, parts, mean)}{busy}", source)
-    return Part(fact, tuple(_tiles(scope, gpus, first, task, parts, source)), reports=(lead,))
+    return Part(fact, tuple(_tiles(scope, gpus, first, task, parts, source)))
 
 
-def _hardly_used(scope: Scope, report_id: str, gpus: int) -> str:
+def _hardly_used(scope: Scope, reports: Sequence[str], gpus: int) -> str:
     """Return a sentence if the GPUs of a timeline were hardly used; else an empty text."""
     sql = f"""
         SELECT sum(time_ns), max(calls_ns) FROM _idle_captures
-        WHERE report_id = {quote(report_id)}
+        WHERE report_id IN {in_list(reports)}
         HAVING count(*) = {gpus}
     """
     for worked, called in rows_of(scope.con, sql):
@@ -207,30 +126,41 @@ def _hardly_used(scope: Scope, report_id: str, gpus: int) -> str:
 
 
 def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
-    """Yield what the first GPUs of some timelines do in the analyzed time."""
+    """Yield what the first GPUs of some timelines do in the analyzed time; jobs by rank.
+
+    The categories of a job have the same order on all of its GPUs.
+    """
     sql = f"""
-        SELECT label, report_id, device, list(category ORDER BY pct DESC, category),
-            list(pct ORDER BY pct DESC, category)
+        WITH ranks AS (
+            SELECT report_id, device, min(job) AS job, min(rank) AS rank
+            FROM job_ranks GROUP BY ALL
+        )
+        SELECT report_id, device, label, job, rank,
+            list(category ORDER BY of_all DESC, category), list(pct ORDER BY of_all DESC, category)
         FROM (
-            SELECT *, share_pct
-                * plain_scale(category, work_scale, communication_scale, idle_scale) AS pct
-            FROM gpu_time_budget
-            LEFT JOIN step_times USING (report_id, device)
+            SELECT *, sum(pct) OVER (PARTITION BY coalesce(job, report_id), category) AS of_all
+            FROM (
+                SELECT *, share_pct
+                    * plain_scale(category, work_scale, communication_scale, idle_scale) AS pct
+                FROM gpu_time_budget
+                LEFT JOIN step_times USING (report_id, device)
+                LEFT JOIN ranks USING (report_id, device)
+                WHERE report_id IN {in_list(reports)} AND time_ns > 0
+            )
         )
         JOIN _labels USING (report_id)
-        WHERE report_id IN {in_list(reports)} AND time_ns > 0
-        GROUP BY position, label, report_id, device
-        ORDER BY position NULLS LAST, label, report_id, device
+        GROUP BY position, label, report_id, device, job, rank
+        ORDER BY position NULLS LAST, min(label) OVER (PARTITION BY coalesce(job, report_id)),
+            rank NULLS LAST, label, report_id, device
         LIMIT {_BUDGETS}
     """
     rows = rows_of(scope.con, sql) if reports else []
-    several = len({report_id for _, report_id, *_ in rows}) > 1
-    for label, report_id, device, categories, shares in rows:
-        name = f"{label}, {gpu_name(device)}" if several else gpu_name(device)
+    places = [Place(row[0], row[1], *row[2:5]) for row in rows]
+    for place, name, (*_, categories, shares) in zip(places, names_of(places), rows, strict=True):
         yield Budget(
             name,
             tuple(zip(categories, shares, strict=True)),
-            Source("gpu_time_budget", (report_id,)),
+            Source("gpu_time_budget", (place.report_id,)),
         )
 
 
@@ -248,14 +178,17 @@ def _kinds(scope: Scope, gpu: Gpu) -> str:
     rows = rows_of(
         scope.con,
         f"""
-        SELECT category, share_pct, longest, share_pct * longest_pct / 100 FROM kernel_categories
+        SELECT
+            category, share_pct, longest, share_pct * longest_pct / 100,
+            if(category = 'communication', overlap_pct, NULL)
+        FROM kernel_categories LEFT JOIN comm_overlap USING (report_id, device)
         WHERE report_id = {quote(gpu.report_id)} AND {same("device", gpu.device)} AND time_ns > 0
         ORDER BY time_ns DESC, category LIMIT {_KINDS}
         """,
     )
     told = [
-        _kind(category, share, longest, own)
-        for category, share, longest, own in rows
+        _kind(category, share, longest, own, overlap)
+        for category, share, longest, own, overlap in rows
         if share is not None and share >= _LEAST_PCT
     ]
     return f"; kernel time: {', '.join(told)}" if told else ""
@@ -296,8 +229,13 @@ def _pages(scope: Scope, gpu: Gpu) -> str:
     return ""
 
 
-def _kind(category: str, share: float, longest: str, own: float) -> str:
-    """Return the category of kernels; the longest kernel if no rule matches them."""
+def _kind(category: str, share: float, longest: str, own: float, overlap: float | None) -> str:
+    """Return the category of kernels; the longest kernel if no rule matches them.
+
+    `overlap` is the share of communication that other kernels overlap, %.
+    """
+    if overlap is not None:
+        return f"{share:.0f} % communication ({overlap:.0f} % of it overlapped)"
     if category != "other":
         return f"{share:.0f} % {words(category)}"
     if 2 * own >= share:
@@ -335,12 +273,7 @@ def _shares(scope: Scope, gpu: Gpu, unit: str) -> tuple[str, str]:
 def _copying(gpus: Sequence[Gpu]) -> str:
     """Return the share of time in which GPUs only copy; empty if it is negligible."""
     shares = [gpu.copying_pct for gpu in gpus]
-    return f"{_span(shares)} %" if max(shares) >= _COPYING_PCT else ""
-
-
-def _span(shares: Sequence[float]) -> str:
-    low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
-    return low if low == high else f"{low} to {high}"
+    return f"{span_of(shares)} %" if max(shares) >= _COPYING_PCT else ""
 
 
 def _busy(gpus: Sequence[Gpu], share: str, limits: str, kinds: str) -> str:
@@ -357,9 +290,9 @@ def _busy(gpus: Sequence[Gpu], share: str, limits: str, kinds: str) -> str:
         return f"{busy}; the GPU is {bound}{limits}"
     if len(gpus) <= _NAMED:
         parts = [
-            f"{gpu_name(gpu.device)} spends {gpu.share_pct:.0f} %{'' if place else ' of it'} "
+            f"{name} spends {gpu.share_pct:.0f} %{'' if place else ' of it'} "
             f"{word('category', gpu.bound, 'does')}"
-            for place, gpu in enumerate(gpus)
+            for place, (name, gpu) in enumerate(zip(named(gpus), gpus, strict=True))
         ]
         return f"; {', '.join(parts)}"
     bounds = statistics.multimode(gpu.bound for gpu in gpus)
@@ -447,7 +380,11 @@ def _rates(task: TaskResult | None, median_ms: float) -> Iterator[str]:
 
 
 def busy_tile(gpus: Sequence[Gpu]) -> Tile:
-    """Return how busy GPUs are, and the largest cause of idle time of the first GPU."""
+    """Return how busy GPUs are, and the largest cause of idle time of the first GPU.
+
+    If GPUs communicate for much of the time, how long they compute: a GPU that waits for another
+    one in a collective is busy with nothing else.
+    """
     first = gpus[0]
     of = "the steady steps" if first.kind == "steady" else "the analyzed window"
     idle = first.share_pct if first.bound not in ("compute", "communication", "transfer") else None
@@ -456,8 +393,15 @@ def busy_tile(gpus: Sequence[Gpu]) -> Tile:
     note += f"; {words(first.bound)}: {idle:.0f} %" if idle is not None else ""
     reports = tuple(dict.fromkeys(gpu.report_id for gpu in gpus))
     least = "≥ " if any(gpu.incomplete for gpu in gpus) else ""
-    span = _span([gpu.busy_pct for gpu in gpus])
-    return Tile("GPU busy", f"{least}{span} %", note, Source("gpu_time_budget", reports))
+    source = Source("gpu_time_budget", reports)
+    if max(gpu.exposed_pct for gpu in gpus) >= _COPYING_PCT:
+        computing = span_of([gpu.busy_pct - gpu.exposed_pct for gpu in gpus])
+        exposed = span_of([gpu.exposed_pct for gpu in gpus])
+        total = span_of([gpu.communication_pct for gpu in gpus])
+        note = f"communication: {exposed} % exposed, {total} % in total; {note}"
+        return Tile("Computing", f"{least}{computing} %", note, source)
+    span = span_of([gpu.busy_pct for gpu in gpus])
+    return Tile("GPU busy", f"{least}{span} %", note, source)
 
 
 def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perfpipe.analysis.report.opening import steps
+from perfpipe.analysis.report.opening.gpus import reports_of
 from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -131,7 +132,7 @@ def sweep_of(scope: Scope) -> Part | None:
     if slow and not curve:
         busy = steps.busy_tile(slow)
         tiles.append(replace(busy, note=f"{busy.note} ({contrast.slow})"))
-    drawn = tuple(dict.fromkeys(gpu.report_id for gpu in (*slow, *fast)))
+    drawn = reports_of((*slow, *fast))
     return Part(Fact("", text, _source(scope)), tuple(tiles), lead, reports=() if curve else drawn)
 
 
