@@ -26,6 +26,9 @@ ALIKE = "measure both sides in the same way"
 #: Advice if drift may explain a change.
 ALTERNATE = "compare with 'perfpipe ab', which alternates the two sides"
 
+#: Advice if one run on each side shows which one is faster.
+DIRECTION = "rely on the direction; measure more runs only if the factor matters"
+
 #: Advice if more runs may not decide.
 STEADIER = (
     "make the times steadier (idle machine, locked clocks, more iterations per run), then measure "

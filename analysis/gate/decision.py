@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from perfpipe.analysis.gate import advice
+from perfpipe.analysis.gate.compare.certain import direction_of, times_of
 from perfpipe.analysis.gate.compare.comparison import Compared, Pairs
 from perfpipe.analysis.gate.judging import ALPHA, ONE_RUN, ends
 from perfpipe.analysis.gate.limits import told
@@ -248,9 +249,19 @@ def _decided(
     if pairs.beside and found.verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
         reason += f", with {'; '.join(pairs.beside)}"
     remedy = _remedy(found, known, in_turns=bool(pairs.in_turns))
+    if found.verdict == Verdict.UNREPLICATED and (faster := _direction(known)) is not None:
+        action, remedy = (Action.CONTINUE if faster else action), advice.DIRECTION
     return Decision(
         found.verdict, action, reason, endpoints, kernels, found.more, mean=mean, remedy=remedy
     )
+
+
+def _direction(known: Sequence[Compared]) -> bool | None:
+    """Return whether all changes are certainly faster, False if slower, None if not certain."""
+    certain = {
+        (pair.change.ratio < 0) if pair.change and direction_of(pair) else None for pair in known
+    }
+    return certain.pop() if len(certain) == 1 else None
 
 
 def _not_comparable(
@@ -464,6 +475,9 @@ def _reason(verdict: Verdict, worst: Compared, plan: str) -> str:
     if worst.note:
         return f"{what}{worst.note}"
     if verdict == Verdict.UNREPLICATED:
+        direction = direction_of(worst)
+        if direction and worst.change:
+            return f"{what}{times_of(worst.change.ratio)}; {direction}"
         return f"{what}{ONE_RUN}"
     change = worst.change
     if change is None or change.low is None or change.high is None:

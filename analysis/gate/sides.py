@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Views that are read here.
 VIEWS = (
     *("kernel_times", "step_parts", "_timed_kernels", "nsys_graph_launches", "reports"),
+    "analysis_windows",
     *facts.VIEWS,
     *counters.VIEWS,
 )
@@ -60,6 +61,8 @@ class Measured:
 
     `medians` are times in ns, or energies in J.
     `totals` are the times of all its launches in a step; empty without steps.
+    `spreads` are how far the 95th percentile of a run's own steps or iterations lies above their
+    median, as ratio - 1; runs with fewer than two have none.
     """
 
     medians: list[float] = field(default_factory=list)
@@ -67,6 +70,7 @@ class Measured:
     launches: list[int] = field(default_factory=list)
     sm_mhz: list[float | None] = field(default_factory=list)
     memory_mhz: list[float | None] = field(default_factory=list)
+    spreads: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ class _Sample(NamedTuple):
     launches: int
     sm_mhz: float | None
     memory_mhz: float | None
+    spread: float | None = None
 
 
 def side_of(
@@ -145,7 +150,9 @@ def side_of(
             owners |= dict.fromkeys(task.reports, (number, task.label, state))
             if timed := own_time(task):
                 part, time = timed
-                sample = _Sample(Key("", task.label, part), time, time, 1, *clocks_of(state))
+                spread = _spread(task.times_ms) if part == ITERATION else None
+                key = Key("", task.label, part)
+                sample = _Sample(key, time, time, 1, *clocks_of(state), spread)
                 energies = [_of_energy(task.label, *own) for own in energies_of(task)]
                 samples.setdefault(number, []).extend((sample, *energies))
     loose = [report for report in reports if report not in owners]
@@ -201,6 +208,13 @@ def own_time(task: TaskResult) -> tuple[str, float] | None:
     return None if not task.wall_s else (WALL, task.wall_s * 1e9)
 
 
+def _spread(times: Sequence[float]) -> float | None:
+    """Return how far the 95th percentile lies above the median, as ratio - 1."""
+    if len(times) < 2:
+        return None
+    return statistics.quantiles(times, n=20, method="inclusive")[-1] / statistics.median(times) - 1
+
+
 def energies_of(task: TaskResult) -> Iterator[tuple[str, float]]:
     """Yield the kinds of a task's energy that are known, as in ENERGIES, and the energy in J."""
     if task.done and task.energy is not None:
@@ -237,9 +251,16 @@ def _of_energy(label: str, part: str, joules: float) -> _Sample:
 def _samples(con: DuckDBPyConnection, reports: Iterable[str]) -> Iterator[tuple[str, _Sample]]:
     """Yield the measurements of each report; clocks come from the profiler alone."""
     chosen = f"report_id IN {in_list(list(reports))}"
+    sql = f"""
+        SELECT report_id, max(p95_ns / step_ns - 1) FROM analysis_windows
+        WHERE steps > 1 AND step_ns > 0 AND {chosen}
+        GROUP BY report_id
+    """
+    spreads = dict(rows_of(con, sql))
     sql = f"SELECT report_id, profiler, part, time_ns, sm_clock_hz FROM step_parts WHERE {chosen}"
     for report, profiler, part, time, clock in rows_of(con, sql):
-        yield report, _Sample(Key(profiler, "", part), time, time, 1, _mhz(clock), None)
+        spread = spreads.get(report) if part == STEP else None
+        yield report, _Sample(Key(profiler, "", part), time, time, 1, _mhz(clock), None, spread)
     of_ncu = f"profiler = 'ncu' AND {chosen}"
     sql = f"SELECT report_id, total_ns, launches FROM kernel_times WHERE {of_ncu}"
     profiled: dict[str, list[tuple[float, int]]] = {}
@@ -276,6 +297,8 @@ def _add_run(measured: dict[Key, Measured], samples: Iterable[_Sample]) -> None:
         to.launches.append(sum(sample.launches for sample in own))
         to.sm_mhz.append(median(sample.sm_mhz for sample in own))
         to.memory_mhz.append(median(sample.memory_mhz for sample in own))
+        spreads = [sample.spread for sample in own if sample.spread is not None]
+        to.spreads += [max(spreads)] if spreads else []
 
 
 def _timers(

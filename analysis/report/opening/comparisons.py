@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfpipe.analysis.gate.compare.certain import direction_of, times_of
 from perfpipe.analysis.gate.compare.comparison import Compared
 from perfpipe.analysis.gate.compare.story import Comparison
 from perfpipe.analysis.gate.sides import CAPTURE, ENDPOINTS, ITERATION, PROFILED, STEP, WALL
@@ -98,9 +99,13 @@ def _parts(primary: Compared, steps: Sequence[Compared]) -> list[Compared]:
 def _sentence(primary: Compared, parts: Sequence[Compared]) -> str:
     text = (
         f"{_WHAT[primary.key.part]} takes {format_ns(primary.after_ns or 0)} instead of "
-        f"{format_ns(primary.before_ns or 0)}: {_how_much(primary)}"
+        f"{format_ns(primary.before_ns or 0)}: "
     )
-    text += f" ({primary.verdict})" if primary.verdict else ""
+    direction = direction_of(primary)
+    # Digits that a single run does not support are not shown.
+    text += times_of(primary.change.ratio) if direction and primary.change else _how_much(primary)
+    if primary.verdict and not direction:
+        text += f" ({primary.verdict})"
     same = [p for p in parts if ((p.total_ns or 0) > 0) == ((primary.total_ns or 0) > 0)]
     if same:
         part = same[0]
@@ -108,7 +113,7 @@ def _sentence(primary: Compared, parts: Sequence[Compared]) -> str:
         sign = "+" if (part.total_ns or 0) > 0 else "-"
         change = f"{sign}{format_ns(abs(part.total_ns or 0))}"
         text += f"; {words(part.key.part)} {f'is gone ({change})' if gone else change}"
-    return text
+    return f"{text}. {direction[:1].upper()}{direction[1:]}" if direction else text
 
 
 def _how_much(pair: Compared) -> str:
