@@ -116,7 +116,8 @@
         pen.beginPath();
         pen.rect(left(), row.y, width - left(), row.height);
         pen.clip();
-        if (row.lane.ends) curve(row); else slices(row);
+        if (row.lane.ends) curve(row); else if (row.lane.kind === "idle") shares(row); else slices(row);
+        if (hover && hover.lane === row.lane) outline(row);
         pen.restore();
         pen.globalAlpha = 1;
         pen.fillStyle = colours.ink;
@@ -161,13 +162,40 @@
       pen.fillStyle = "#fff";
       pen.fillText(name.length > room ? name.slice(0, room - 1) + "\u2026" : name, shown, y + height - 3);
     }
-    if (hover && hover.lane === lane) {
-      pen.globalAlpha = 1;
-      pen.strokeStyle = colours.ink;
-      pen.lineWidth = 2;
-      const at = x(lane.start[hover.index]);
-      pen.strokeRect(at, y + 1, Math.max(x(lane.end[hover.index]) - at, 2), height - 2);
+  }
+
+  // Idle time to scale: each column of pixels is as opaque as its share of the time.
+  function shares({ lane, y, height }) {
+    const sharp = window.devicePixelRatio || 1, first = Math.round(left() * sharp);
+    const count = Math.max(Math.round(width * sharp) - first, 1), pixel = (until - from) / count;
+    const times = new Map(), sum = new Float64Array(count), most = new Float64Array(count), category = new Int16Array(count);
+    for (let i = after(lane.end, from); i < lane.start.length && lane.start[i] < until; i++) {
+      const own = data.labels[lane.label[i]][1], begin = Math.max((lane.start[i] - from) / pixel, 0), end = Math.min((lane.end[i] - from) / pixel, count);
+      if (!times.has(own)) times.set(own, new Float64Array(count));
+      const spent = times.get(own);
+      for (let at = Math.floor(begin); at < end; at++) {
+        const share = Math.min(end, at + 1) - Math.max(begin, at);
+        spent[at] += share;
+        sum[at] += share;
+        if (spent[at] > most[at]) { most[at] = spent[at]; category[at] = own; }
+      }
     }
+    const like = (a, b) => Math.abs(sum[a] - sum[b]) < 0.002 && category[a] === category[b];
+    for (let at = 0, next; at < count; at = next) {
+      for (next = at + 1; next < count && like(at, next);) next++;
+      if (!sum[at]) continue;
+      pen.globalAlpha = Math.min(sum[at], 1) * (picked ? 0.15 : 1);
+      pen.fillStyle = paint(category[at]);
+      pen.fillRect((first + at) / sharp, y, (next - at) / sharp, height);
+    }
+  }
+
+  function outline({ lane, y, height }) {
+    pen.globalAlpha = 1;
+    pen.strokeStyle = colours.ink;
+    pen.lineWidth = 2;
+    const at = x(lane.start[hover.index]);
+    pen.strokeRect(at, y + 1, Math.max(x(lane.end[hover.index]) - at, 2), height - 2);
   }
 
   function curve({ lane, y, height }) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any
@@ -14,8 +14,10 @@ from perfpipe.templates.step_picture import (
     FULL,
     HEIGHTS,
     PIXELS,
+    Column,
     blocks_of,
     categories_of,
+    columns_of,
     links_of,
     paint_of,
 )
@@ -152,6 +154,8 @@ def _panel(picture: Picture, view: View, panel: Panel, y: float, name: str) -> I
             yield f'<text x="0" y="{y + max(height - 3, 8):g}" font-size="10">{said}</text>'
         if lane.samples:
             yield _curve(lane, view.dur_ns, y, height)
+        elif lane.kind == "idle":
+            yield from _to_scale(picture, lane, view.dur_ns, y, name)
         else:
             yield from _rects(picture, lane, view.dur_ns, y, name)
         y += height + _GAP
@@ -168,6 +172,27 @@ def _curve(lane: Lane, dur_ns: int, y: float, height: int) -> str:
         f'<path d="M{LEFT} {y + height}{points}" fill="none" stroke="{_LINE}"/>'
         f'<path d="M{LEFT} {y + height}H{WIDTH}" stroke="currentColor" stroke-opacity=".3"/>'
     )
+
+
+def _to_scale(picture: Picture, lane: Lane, dur_ns: int, y: float, name: str) -> Iterator[str]:
+    """Yield a path for each color and opacity of a lane whose area is the time in its slices."""
+    height = HEIGHTS[lane.kind]
+    paths: dict[tuple[str, int], list[str]] = {}
+    pens: dict[tuple[str, int], int] = {}
+    for first, count, category, tenths in _columns(picture, lane, dur_ns):
+        like = category, tenths
+        paths.setdefault(like, []).append(f"m{first - pens.get(like, 0)} 0h{count}")
+        pens[like] = first + count
+    for (category, tenths), own in paths.items():
+        faint = f' stroke-opacity="{tenths / 10:g}"' if tenths < 10 else ""
+        yield (
+            f'<path stroke="{_fill(category, name)}" stroke-width="{height}"{faint} fill="none" '
+            f'd="M{LEFT} {y + height / 2:g}{"".join(own)}"/>'
+        )
+
+
+def _columns(picture: Picture, lane: Lane, dur_ns: int) -> list[Column]:
+    return columns_of(lane.slices, picture.labels, dur_ns, WIDTH - LEFT)
 
 
 def _rects(picture: Picture, lane: Lane, dur_ns: int, y: float, name: str) -> Iterator[str]:
@@ -258,6 +283,13 @@ def step_png(picture: Picture) -> bytes:
                         y + tall * (1 - min(sample.pct, 100) / 100) for sample in lane.samples
                     ]
                     axes.step(xs, levels, linewidth=0.8, color=_LINE)
+                elif lane.kind == "idle":
+                    unit = view.dur_ns / 1e6 / (WIDTH - LEFT)
+                    filled: dict[tuple[str, float], list[tuple[float, float]]] = {}
+                    for first, count, category, tenths in _columns(picture, lane, view.dur_ns):
+                        spans = filled.setdefault((category, tenths / 10), [])
+                        spans.append((first * unit, count * unit))
+                    _fill_bars(axes, filled, y, tall)
                 else:
                     _bars(axes, picture, lane.slices, view.dur_ns, y, tall)
                 y += tall + 2
@@ -279,16 +311,24 @@ def step_png(picture: Picture) -> bytes:
 
 
 def _bars(axes: Any, picture: Picture, slices: Any, dur_ns: int, y: float, tall: int) -> None:
-    spans: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    spans: dict[tuple[str, float], list[tuple[float, float]]] = {}
     at = 0
     for block in blocks_of(slices, picture.labels, dur_ns / PIXELS):
         first, last = slices[at], slices[at + block.slices - 1]
         at += block.slices
         span = (last.start_ns + last.dur_ns - first.start_ns) / 1e6
-        spans.setdefault((block.category, block.fill), []).append((first.start_ns / 1e6, span))
-    for (category, fill), own in spans.items():
+        alpha = max(block.fill / FULL, 0.2)
+        spans.setdefault((block.category, alpha), []).append((first.start_ns / 1e6, span))
+    _fill_bars(axes, spans, y, tall)
+
+
+def _fill_bars(
+    axes: Any, spans: Mapping[tuple[str, float], list[tuple[float, float]]], y: float, tall: int
+) -> None:
+    """Fill spans, ms, by category and opacity."""
+    for (category, alpha), own in spans.items():
         paint = paint_of(category)
         axes.broken_barh(
-            own, (y, tall), facecolors=paint.colour, alpha=max(fill / FULL, 0.2), linewidth=0,
+            own, (y, tall), facecolors=paint.colour, alpha=alpha, linewidth=0,
             hatch="////" if paint.hatched else None, edgecolor="white",
         )  # fmt: skip

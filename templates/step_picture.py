@@ -161,6 +161,57 @@ class _Lane:
         return [*map(Block, counts.tolist(), names, fill.astype(int).tolist())]
 
 
+class Column(NamedTuple):
+    """Columns of pixels side by side that are drawn alike: number of the first, and how many.
+
+    `tenths` of their time is in slices, most of it in those of the category.
+    """
+
+    first: int
+    width: int
+    category: str
+    tenths: int
+
+
+def columns_of(
+    slices: Sequence[Slice], labels: Sequence[Label], dur_ns: int, columns: int
+) -> list[Column]:
+    """Return the columns of a lane that is drawn to scale: as opaque as their share of the time.
+
+    What is rounded is carried to the next column, so that the shares of a lane add up.
+    """
+    import numpy as np
+
+    if not slices:
+        return []
+    rows = np.array(slices, np.float64).reshape(-1, 3)
+    categories = sorted({labels[one.label].category for one in slices})
+    places = {name: place for place, name in enumerate(categories)}
+    own = np.array([places[labels[one.label].category] for one in slices])
+    edges = np.linspace(0, dur_ns, columns + 1)
+    shares = []
+    for place in range(len(categories)):
+        starts, durations = rows[own == place, 0], rows[own == place, 1]
+        # The time in slices up to an edge: it grows within slices only.
+        times = np.stack([starts, starts + durations], 1).ravel()
+        until = np.cumsum(np.stack([np.zeros(len(durations)), durations], 1).ravel())
+        shares.append(np.diff(np.interp(edges, times, until)) * columns / dur_ns)
+    most = np.argmax(shares, axis=0).tolist()
+    found: list[Column] = []
+    carried = 0.0
+    for at, share in enumerate(np.sum(shares, axis=0).tolist()):
+        wanted = 10 * share + carried
+        tenths = min(max(round(wanted), 0), 10)
+        carried = wanted - tenths
+        last = found[-1] if found else None
+        like = (categories[most[at]], tenths)
+        if last and last.first + last.width == at and (last.category, last.tenths) == like:
+            found[-1] = last._replace(width=last.width + 1)
+        elif tenths:
+            found.append(Column(at, 1, *like))
+    return found
+
+
 class End(NamedTuple):
     """Where a link touches a lane: numbers of panel and lane, ns from the left border."""
 
@@ -260,7 +311,7 @@ def _lane(picture: Picture, lane: Lane, dur_ns: int, places: Mapping[str, int]) 
                 "category": [places[block.category] for block in blocks],
                 "fill": [block.fill for block in blocks],
             }
-            for unit, blocks in levels_of(lane.slices, picture.labels, dur_ns)
+            for unit, blocks in _levels(lane, picture.labels, dur_ns)
         ],
     }
 
@@ -275,3 +326,8 @@ def _steps_between(numbers: Iterable[int]) -> Iterator[int | None]:
     for number in numbers:
         yield None if number < 0 else number - before
         before = before if number < 0 else number
+
+
+def _levels(lane: Lane, labels: Sequence[Label], dur_ns: int) -> list[tuple[float, list[Block]]]:
+    """Return the levels of a lane; one that is drawn to scale needs none."""
+    return [] if lane.kind == "idle" else levels_of(lane.slices, labels, dur_ns)

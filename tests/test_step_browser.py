@@ -137,6 +137,44 @@ def test_marks_in_the_strip_of_the_capture_choose_the_step(visit: Visit) -> None
     _press(figure, "Median step")
 
 
+#: Drawn share of each idle lane, %: the opacity of its pixels; and the true share of the time.
+_SHARES = """
+const [canvas, done] = arguments, sharp = devicePixelRatio || 1, left = Math.round(130 * sharp);
+const text = atob(document.getElementById("step-data").textContent);
+const packed = new Blob([Uint8Array.from(text, (c) => c.charCodeAt(0))]);
+const unpacked = packed.stream().pipeThrough(new DecompressionStream("gzip"));
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+new Response(unpacked).json().then((data) => {
+  const [view] = data.views, pen = canvas.getContext("2d"), found = [];
+  let y = 0;
+  for (const panel of view.panels) {
+    y += 19;
+    for (const lane of panel.lanes) {
+      const height = data.heights[lane.kind], middle = Math.round((y + height / 2) * sharp);
+      if (lane.kind === "idle") {
+        const row = pen.getImageData(left, middle, canvas.width - left, 1).data;
+        const drawn = sum([...row].filter((_, i) => i % 4 === 3)) / 255 / (row.length / 4);
+        found.push([100 * drawn, 100 * sum(lane.dur) / view.dur, lane.levels.length]);
+      }
+      y += height + 2;
+    }
+  }
+  done(found);
+});
+"""
+
+
+def test_idle_time_is_drawn_to_scale(visit: Visit) -> None:
+    """In a replayed graph, hundreds of gaps between kernels take a few percent of the time."""
+    driver = visit("transformer_step")
+    _, canvas = _step(driver)
+    found = driver.execute_async_script(_SHARES, canvas)
+    assert len(found) == 2
+    for drawn, true, levels in found:
+        assert drawn == pytest.approx(true, abs=1) and not levels
+    assert found[0][1] > 80 and found[1][1] < 3
+
+
 def test_a_kernel_is_selected_by_keyboard(visit: Visit) -> None:
     driver = visit("transformer_step")
     figure, canvas = _step(driver)

@@ -151,7 +151,8 @@ def picture_of(
     if not views:
         return None
     drawn = [window for window in windows if window.role == "median"][:_GPUS]
-    gpus = [Drawn(own.report_id, own.device, _name(own, drawn)) for own in drawn]
+    named = zip(drawn, names_of([own.place for own in drawn]), strict=True)
+    gpus = [Drawn(own.report_id, own.device, name) for own, name in named]
     return Picture(tuple(views), tuple(labels.known), tuple(captures_of(scope, gpus)))
 
 
