@@ -1,4 +1,4 @@
-"""Bar figures: time budgets, idle time, stall reasons, and rates by size."""
+"""Bar figures: time budgets, idle time and stall reasons."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from perfpipe.templates.figures import (
     entry,
     gpus_of,
     launches_of,
-    points_of,
-    shade,
-    spot,
 )
 from perfpipe.templates.formats import format_value, shorten
 from perfpipe.units import words
@@ -194,46 +191,3 @@ def _stacked(
         return drawn
 
     return Drawing(draw, 8.4, 1.3 + 0.32 * len(bars))
-
-
-def sizes_figure(table: Table) -> Drawing | None:
-    """Return throughput by problem size, one line per combination of the other parameters.
-
-    The rate is FLOP/s, or bytes where nothing is computed.
-    """
-    for name, unit, scale in (
-        ("model_flop_per_s", "TFLOP/s", 1e12),
-        ("effective_bytes_per_s", "GB/s", 1e9),
-    ):
-        rows = points_of(table, ("size", name, "label", "series", "roof"), ("size", name))
-        memory = all(row[4] == "memory" for row in rows)
-        if len({row[0] for row in rows}) > 1 and (name.startswith("eff") or not memory):
-            return _rates(rows, unit, scale)
-    return None
-
-
-def _rates(rows: list[tuple[Any, ...]], unit: str, scale: float) -> Drawing:
-    lines: dict[str, list[tuple[float, float, str]]] = {}
-    for size, rate, label, series, _ in rows:
-        lines.setdefault(str(series), []).append((size, rate / scale, str(label)))
-
-    def draw(axes: Any) -> Marks:
-        axes.set(xlabel="size", ylabel=unit, xscale="log")
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xticks(sorted({row[0] for row in rows}), minor=False)
-        axes.set_xticks([], minor=True)
-        drawn = {}
-        for number, (name, points) in enumerate(lines.items()):
-            colour, sign = shade(number)
-            line = sorted(points)
-            axes.plot([p[0] for p in line], [p[1] for p in line], color=colour, linewidth=1)
-            for at, (size, rate, label) in enumerate(line):
-                spot(axes, (size, rate), 36, colour, sign, f"size-{number}-{at}", alpha=0.8)
-                title = f"{label}: {rate:.4g} {unit}"
-                drawn[f"size-{number}-{at}"] = Mark(title, series=shorten(name, 40))
-            if len(lines) > 1:
-                entry(axes, shorten(name, 40), colour, sign)
-        axes.set_ylim(0, 1.1 * max(row[1] for row in rows) / scale)
-        return drawn
-
-    return Drawing(draw)

@@ -70,37 +70,6 @@ def sol_figure(table: Table) -> Drawing | None:
     return Drawing(draw)
 
 
-def tuning_figure(table: Table) -> Drawing | None:
-    """Return the times of an autotuning run in trial order, with the best so far as a line."""
-    names = ("index", "generation", "time_ms", "label")
-    points = sorted(points_of(table, names, names[:3]))
-    if not points:
-        return None
-
-    def draw(axes: Any) -> Marks:
-        axes.set(xlabel="configuration, in trial order", ylabel="time (ms)", yscale="log")
-        from matplotlib.ticker import LogLocator
-
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-        axes.yaxis.set_minor_formatter("{x:g}")
-        drawn: Marks = {}
-        so_far: list[float] = []
-        for number, (index, generation, time, label) in enumerate(points):
-            colour, mark = shade(generation)
-            spot(axes, (index, time), 34, colour, mark, f"trial-{number}", alpha=0.8)
-            series = f"generation {generation}"
-            drawn[f"trial-{number}"] = Mark(f"{label}: {time:.4g} ms", series=series)
-            so_far.append(min([time, *so_far[-1:]]))
-        axes.step([p[0] for p in points], so_far, where="post", color=GREY, linewidth=1)
-        for generation in sorted({point[1] for point in points}):
-            colour, mark = shade(generation)
-            entry(axes, f"generation {generation}", colour, mark)
-        return drawn
-
-    return Drawing(draw)
-
-
 @dataclass(frozen=True)
 class Drawing:
     """Axes side by side, in inches; `draw` draws on them and returns its marks by id.

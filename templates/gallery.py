@@ -9,18 +9,18 @@ from perfpipe.templates.bars import (
     budget_figure,
     categories_figure,
     idle_figure,
-    sizes_figure,
     stalls_figure,
 )
 from perfpipe.templates.change_figure import change_figure
 from perfpipe.templates.collective_figures import arrivals_figure, bandwidths_figure
 from perfpipe.templates.course_figure import courses_figure
-from perfpipe.templates.figures import Drawing, sol_figure, tuning_figure
+from perfpipe.templates.figures import Drawing, sol_figure
 from perfpipe.templates.history_figure import history_figure
 from perfpipe.templates.icicle import Icicle, icicle, stacks_icicle
 from perfpipe.templates.memory_figure import memory_figure
 from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figure
 from perfpipe.templates.places_figure import places_figure, tried_figure
+from perfpipe.templates.rate_figures import sizes_figure, tuning_figure
 from perfpipe.templates.roofline_figure import roofline_figure
 from perfpipe.templates.step_figure import LONG, steps_figure
 from perfpipe.viewmodel import Table
@@ -74,7 +74,7 @@ FIGURES = {
         sol_figure,
         "Compute and memory SOL of each profiled kernel; the area of a mark shows the duration",
     ),
-    "search": Figure(tuning_figure, "Time of each tested configuration"),
+    "search": Figure(tuning_figure, "Result of each tested configuration"),
     "change": Figure(
         change_figure,
         "Mean step before and after, and the change by category; saved time is hatched",

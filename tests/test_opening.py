@@ -32,7 +32,8 @@ LEADS: Mapping[str, tuple[tuple[str, ...], str]] = {
              "Problem sizes"),
     "vector_add": (("block=1024 is 1.73 times faster than block=128",), "Problem sizes"),
     "transformer_step": (("mode=graph is 6.05 times faster than mode=eager", "launch-bound"), ""),
-    "fused_matmul_tuning": (("3.0 % less than the default", "unreplicated"),
+    "fused_matmul_tuning": (("685 TFLOP/s (69 % of the fp16 peak): group_m=4 warps=4",
+                             "201 us against 207 us by default, within noise"),
                             "Tuning: all valid configurations"),
     "ddp_step": (("GPU 1 waits 14.7 ms of it for rank 0, whose host launches too slowly",), ""),
 }  # fmt: skip

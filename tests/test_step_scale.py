@@ -44,7 +44,7 @@ def test_columns_add_up_and_lie_where_the_slices_do(
             drawn[at] = column.tenths / 10
     true = [0.0] * columns
     of = [{"launch_gap": 0.0, "kernel_gap": 0.0} for _ in range(columns)]
-    for start, length, label in slices:
+    for start, length, label, *_ in slices:
         for at in range(columns):
             low, high = at * dur / columns, (at + 1) * dur / columns
             part = max(0.0, min(high, start + length) - max(low, start)) * columns / dur

@@ -23,12 +23,17 @@ from perfpipe.viewmodel import Finding, Recommendation, Source, with_bound
 VIEWS = (
     "findings",
     "recommendations",
+    "_report_pairs",
+    "_labels",
+    "_step_kernels",
+    "analysis_windows",
+    "step_times",
     *(file.view for file in finding_files().values()),
     *tried.VIEWS,
 )
 
-#: Maximum number of recommendations on kernels in a report.
-_MOST = 10
+#: Maximum number of recommendations on kernels; letters of a configuration in a sentence.
+_MOST, _LABEL = 10, 40
 
 
 #: The whole of which a part of the timeline is a share.
@@ -103,12 +108,20 @@ class _Found(NamedTuple):
     confidence: str
     technique: str | None
     reports: list[str]
+    whole: str = ""
+
+    @property
+    def of(self) -> str:
+        """The whole of its shares."""
+        return self.whole or _WHOLES[self.share_of]
 
 
 def findings_of(scope: Scope) -> list[Finding]:
     """Return the findings, those on timelines first."""
-    sql = f"SELECT {', '.join(_Found._fields)} FROM findings ORDER BY rank"
-    found = (_Found(*row) for row in rows_of(scope.con, sql))
+    sql = f"SELECT {', '.join(_Found._fields[:-1])} FROM findings ORDER BY rank"
+    found = [_Found(*row) for row in rows_of(scope.con, sql)]
+    if any(one.share_of == "steps" for one in found):
+        found = _of_own_steps(scope, found)
     several = len(scope.reports) > 1
     known = tried.tried_of(scope.con, scope.reports)
     told = []
@@ -128,6 +141,51 @@ def findings_of(scope: Scope) -> list[Finding]:
     return told
 
 
+def _of_own_steps(scope: Scope, found: Sequence[_Found]) -> list[_Found]:
+    """Return findings on kernels with the step of their configuration as the whole.
+
+    The view refers to the steps of all timelines, so that findings can be compared; the step of a
+    configuration is what a reader knows.  Kernels of several configurations are left as they are.
+    """
+    sql = """
+        SELECT p.ncu_report_id, any_value(l.label), list(DISTINCT p.report_id)
+        FROM _report_pairs AS p JOIN _labels AS l ON l.report_id = p.report_id
+        GROUP BY p.ncu_report_id
+    """
+    pairs = {ncu: (label, {*own}) for ncu, label, own in rows_of(scope.con, sql)}
+    sql = """
+        SELECT report_id, sum((w.end_ns - w.start_ns) / coalesce(work_scale, 1))
+        FROM analysis_windows AS w LEFT JOIN step_times USING (report_id, device)
+        SEMI JOIN _step_kernels USING (report_id, device)
+        GROUP BY report_id
+    """
+    windows = dict(rows_of(scope.con, sql))
+    told = []
+    for one in found:
+        timelines = set().union(*(pairs[r][1] for r in one.reports if r in pairs))
+        if one.share_of == "steps" and len(timelines) == 1 and timelines <= windows.keys():
+            times = sum(windows.values()) / windows[next(iter(timelines))]
+            label = next(pairs[report][0] for report in one.reports if report in pairs)
+            whole = label if len(label) <= _LABEL else "its configuration"
+            one = _scaled(one, times)._replace(whole=f"the step of {whole}")
+        told.append(one)
+    return told
+
+
+def _scaled(found: _Found, times: float) -> _Found:
+    """Return a finding with its shares multiplied."""
+
+    def scaled(pct: float | None) -> float | None:
+        return None if pct is None else pct * times
+
+    return found._replace(
+        share_pct=scaled(found.share_pct),
+        headroom_pct=scaled(found.headroom_pct),
+        bound_pct=scaled(found.bound_pct),
+        most_pct=found.most_pct * times,
+    )
+
+
 def _command(found: _Found, run_id: str | None) -> str:
     about = {"kernel": found.kernel_name or "", "bound": found.bound}
     of = ("code", "idle_line") if found.idle_line else (found.subject, found.claim)
@@ -139,7 +197,7 @@ def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str
         claim=claim,
         evidence=evidence,
         bound_pct=found.bound_pct,
-        bound=_bound(found.bound_pct, found.share_of, [found.floor] if found.floor else []),
+        bound=_bound(found.bound_pct, found.of, [found.floor] if found.floor else []),
         confidence=found.confidence,
         subject=subject,
         advice=techniques()[found.technique].technique if found.technique else "",
@@ -147,7 +205,7 @@ def _finding(found: _Found, claim: str, evidence: str, subject: str, kernel: str
         kernel=kernel,
         share_pct=found.share_pct,
         most_pct=found.most_pct,
-        share=_share(found.share_pct, found.share_of),
+        share=_share(found.share_pct, found.of),
         setup=found.claim == "setup",
     )
 
@@ -157,16 +215,16 @@ def whole(share_of: str) -> str:
     return _WHOLES[share_of]
 
 
-def _share(share_pct: float | None, share_of: str) -> str:
-    return "" if share_pct is None else f"{share_pct:.1f} % of {_WHOLES[share_of]}"
+def _share(share_pct: float | None, of: str) -> str:
+    return "" if share_pct is None else f"{share_pct:.1f} % of {of}"
 
 
-def _bound(gain_pct: float | None, share_of: str, floors: Sequence[str]) -> str:
+def _bound(gain_pct: float | None, of: str, floors: Sequence[str]) -> str:
     """Return a bound on a gain with its assumptions, empty if there is none."""
     if gain_pct is None:
         return ""
     assumed = ", or if ".join(assumption(floor) for floor in floors)
-    return f"up to {gain_pct:.1f} % of {_WHOLES[share_of]}, if {assumed}"
+    return f"up to {gain_pct:.1f} % of {of}, if {assumed}"
 
 
 def _of_kernel(found: _Found) -> Finding:
@@ -182,8 +240,7 @@ def _of_kernel(found: _Found) -> Finding:
     launches = f"{counted(found.launches, 'launch')} profiled"
     share = f"{launches}, durations were not collected"
     if found.share_pct is not None:
-        of = _WHOLES[found.share_of]
-        share = f"the kernel takes {found.share_pct:.1f} % of {of} "
+        share = f"the kernel takes {found.share_pct:.1f} % of {found.of} "
         share += f"({launches}, {format_ns(found.time_ns)})"
     sol = {"compute SOL": found.compute_sol_pct, "memory SOL": found.memory_sol_pct}
     if found.notable:
@@ -191,7 +248,7 @@ def _of_kernel(found: _Found) -> Finding:
     known = [f", {name} {pct:.1f} %" for name, pct in sol.items() if pct is not None]
     evidence = [share + "".join(known)]
     if found.headroom_pct is not None and found.subclass != "dram_unknown":
-        evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % of {_WHOLES[found.share_of]}"
+        evidence[0] += f"; SOL headroom {found.headroom_pct:.1f} % of {found.of}"
     if found.nvidia_pct is not None:
         evidence.append(
             f"NVIDIA's estimate for the first technique: "
@@ -359,7 +416,7 @@ def _on_gpus(advice: _Advice) -> tuple[str, str]:
 
 def _gain(advice: _Advice) -> str:
     return (
-        _bound(advice.gain_pct, advice.share_of, advice.floors or [])
+        _bound(advice.gain_pct, _WHOLES[advice.share_of], advice.floors or [])
         or "no known bound on the gain"
     )
 

@@ -237,8 +237,9 @@ def _length(windows: Sequence[_Window], tracer: str) -> str:
     traced = max(window.end_ns - window.start_ns for window in windows)
     if windows[0].role == "median" and longest.traced_ns and longest.step is not None:
         if longest.plain_ns:
-            plain = format_ns(longest.plain_ns)
-            return f"{plain}, {format_ns(longest.traced_ns)}{tracer or ' when traced'}"
+            plain, with_it = format_ns(longest.plain_ns), format_ns(longest.traced_ns)
+            if plain != with_it:
+                return f"{plain}, {with_it}{tracer or ' when traced'}"
         return f"{format_ns(longest.traced_ns)}{tracer}"
     return f"{format_ns(traced)}{tracer}"
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfpipe.analysis.history import History, Trial
+from perfpipe.analysis.report.opening import steps
+from perfpipe.analysis.report.opening.gpus import reports_of
 from perfpipe.analysis.report.opening.parts import Part
-from perfpipe.analysis.report.opening.sweeps import reach_of
+from perfpipe.analysis.report.opening.sweeps import point_of, reach_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.search_gain import gains
 from perfpipe.analysis.search_story import generations
+from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Fact, Source, Tile
 
@@ -28,24 +31,41 @@ def search_of(scope: Scope) -> Part | None:
         text = f"None of {counted(len(history.trials), 'configuration')} gave a valid result"
         return Part(Fact("", text, source))
     tiles = _tiles(scope, history, best, source)
-    return Part(
-        Fact("", _sentence(history, best), source), tuple(tiles), "Tuning: all valid configurations"
-    )
+    fact = Fact("", _sentence(scope, history, best), source)
+    traced = reports_of(steps.of_task(scope, best.index))
+    about = ""
+    if traced:
+        done = sum(task.done for task in run.tasks)
+        about = f"{done} of {len(run.tasks)} configurations, findings on the fastest"
+    lead = "Tuning: all valid configurations"
+    return Part(fact, tuple(tiles), lead, reports=traced, about=about)
 
 
-def _sentence(history: History, best: Trial) -> str:
-    """Return how the winner compares with the default, and whether launches confirm it."""
+def _sentence(scope: Scope, history: History, best: Trial) -> str:
+    """Return what the winner reaches, how it compares with the default, and what confirms it."""
+    point = point_of(scope, best.index)
+    reaches = f"takes {_time(best)}"
+    if point is not None and point.pct is not None:
+        reaches = f"reaches {point.rate} ({point.pct:.0f} % {point.of})"
     of = f"of {len(history.trials)}"
     if history.default is None:
-        return f"The fastest {of} configurations takes {_time(best)}: {_chosen(best, None)}"
+        return f"The fastest {of} configurations {reaches}: {_chosen(best, None)}"
     if best is history.default:
-        return f"The default ({_time(best)}) is the fastest {of} configurations"
+        return f"The default ({_time(best)}) is the fastest {of} configurations, and {reaches}"
     gain = gains(history)[best.index]
-    faster = f"The fastest {of} takes {_time(best)}, {-100 * gain.change.ratio:.1f} % less"
-    faster += f" than the default: {_chosen(best, history.default)}"
+    chosen = _chosen(best, history.default)
+    against = f"{_time(best)} against {_time(history.default)} by default"
     if gain.interval_pct is None:
-        return f"{faster}; unreplicated, so run both again"
-    return f"{faster}; {gain.verdict}"
+        noise = ", within noise" if _is_noise(history, best) else "; one launch each"
+        return f"The fastest {of} {reaches}: {chosen}; {against}{noise}"
+    return f"The fastest {of} {reaches}: {chosen}; {against}, {gain.verdict}"
+
+
+def _is_noise(history: History, best: Trial) -> bool:
+    """Return whether the samples of one launch vary by as much as the winner gains, or nearly."""
+    spreads = [t.spread_pct for t in (best, history.default) if t and t.spread_pct is not None]
+    least = max([thresholds()["compare.drift_pct"], *spreads])
+    return abs(history.gain_over_default_pct() or 0) <= least
 
 
 def _chosen(best: Trial, default: Trial | None) -> str:
@@ -70,7 +90,8 @@ def _tiles(scope: Scope, history: History, best: Trial, source: Source) -> Itera
         gain = gains(history)[best.index]
         note = f"default {_time(default)}; "
         if gain.interval_pct is None:
-            note += "one run of each is not conclusive (use --set launches=5)"
+            noise = "within noise for " if _is_noise(history, best) else ""
+            note += f"{noise}one launch each; --set launches=5 decides"
         else:
             low, high = gain.interval_pct
             note += f"95 % interval {low:.1f} to {high:.1f} %, {gain.verdict}"

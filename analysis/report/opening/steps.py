@@ -20,7 +20,7 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import OBSERVED, TaskResult
-from perfpipe.units import counted, format_bytes, format_ns, words
+from perfpipe.units import counted, format_bytes, format_ns, format_rate, words
 from perfpipe.viewmodel import Budget, Fact, Source, Tile
 
 #: Views that are read here.
@@ -408,11 +408,13 @@ def _reached(scope: Scope, reports: Sequence[str]) -> Iterator[Tile]:
     """Yield the MFU if FLOPs are declared; else how close the kernels are to their limit."""
     listed = in_list(reports)
     mfu = rows_of(
-        scope.con, f"SELECT median(mfu_pct), count(*) FROM step_mfu WHERE report_id IN {listed}"
+        scope.con,
+        "SELECT median(mfu_pct), median(model_flop_per_s), count(*) FROM step_mfu "
+        f"WHERE report_id IN {listed}",
     )
-    ((pct, steps),) = mfu
+    ((pct, rate, steps),) = mfu
     if pct is not None:
-        note = f"of the dense peak, median of {counted(steps, 'traced step')}"
+        note = f"of the dense peak: {format_rate(rate, 'FLOP/s')}; {counted(steps, 'step')}"
         yield Tile("MFU", f"{pct:.3g} %", note, Source("step_mfu", tuple(reports)))
         return
     source = Source("step_bounds", tuple(reports))

@@ -19,8 +19,8 @@ from perfpipe.viewmodel import Fact, Source, Tile
 #: Views that are read here.
 VIEWS = ("run_contrasts", "run_efficiency", "run_times")
 
-#: Sizes of a series that make a curve.
-_CURVE = 3
+#: Sizes of a series that are compared with each other.
+_CURVE = 2
 
 _LEVELS = {"dram": "DRAM bandwidth", "l2": "L2 bandwidth"}
 
@@ -103,12 +103,17 @@ def points_of(scope: Scope) -> list[Point]:
     return [Point(*row) for row in rows_of(scope.con, sql)]
 
 
+def point_of(scope: Scope, index: int) -> Point | None:
+    """Return a configuration; None if it was not timed."""
+    return next((point for point in points_of(scope) if point.task == index), None)
+
+
 def reach_of(scope: Scope, index: int) -> Iterator[Tile]:
     """Yield how close a configuration comes to its roof."""
-    for point in points_of(scope):
-        if point.task == index and point.pct is not None:
-            note = f"{point.of}: {point.rate}"
-            yield Tile("Share of peak", f"{point.pct:.3g} %", note, _source(scope))
+    point = point_of(scope, index)
+    if point is not None and point.pct is not None:
+        note = f"{point.of}: {point.rate}"
+        yield Tile("Share of peak", f"{point.pct:.3g} %", note, _source(scope))
 
 
 def sweep_of(scope: Scope) -> Part | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from perfpipe.analysis.history import History, Trial
 from perfpipe.analysis.report.declare import Given, Missing, SectionSpec
 from perfpipe.analysis.report.scope import Scope
+from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.search_gain import Gain, gains
 from perfpipe.analysis.search_story import best_of, generations, pareto, traits
+from perfpipe.database import quote
 from perfpipe.units import words
 from perfpipe.viewmodel import Column, Source, Table, Value
 
@@ -49,11 +51,18 @@ _TRIAL = (
 )
 
 
-def tuning_tables(history: History, source: Source) -> list[Table]:
-    """Return the tables of an autotuning run, without empty ones."""
+#: Rate of a configuration, FLOP/s, and its share of the dense peak, %, by trial.
+Rates = Mapping[int, tuple[float, float | None]]
+
+
+def tuning_tables(history: History, source: Source, rates: Rates | None = None) -> list[Table]:
+    """Return the tables of an autotuning run, without empty ones.
+
+    `rates` are those of the configurations, if their work is declared.
+    """
     made = [
         _generations(history, source),
-        _all(history, source),
+        _all(history, source, rates or {}),
         _trials("Tuning: the best configurations", history, best_of(history), source, _BEST_DOC),
         _traits(history, source),
         _trials(
@@ -72,6 +81,11 @@ _BEST_DOC = "The fastest fifth of the valid configurations, but at least three."
 _PARETO_DOC = (
     "Pareto front: no other configuration is better in both time and registers. Fewer registers "
     "leave room for more warps, or for more work in the same kernel."
+)
+
+_RATE = (
+    Column("rate", "Throughput", "flops", "", "declared FLOPs / median time"),
+    Column("of_peak_pct", "MFU", "pct", "% of dense peak", "share of the dense peak"),
 )
 
 
@@ -151,10 +165,19 @@ def _trials(title: str, history: History, trials: list[Trial], source: Source, d
     return _table(title, doc, _TRIAL, rows, source)
 
 
-def _all(history: History, source: Source) -> Table:
-    columns = (Column("index", "Trial", "int", "", "number of the trial, from 0"), *_TRIAL)
+def _all(history: History, source: Source, rates: Rates) -> Table:
+    index = Column("index", "Trial", "int", "", "number of the trial, from 0")
+    columns: tuple[Column, ...] = (index, *_TRIAL)
     judged = gains(history)
-    rows = [(trial.index, *_row(history, trial, judged)) for trial in history.worked]
+    rows: list[tuple[Value, ...]] = [
+        (trial.index, *_row(history, trial, judged)) for trial in history.worked
+    ]
+    if rates:
+        columns = (*columns, *_RATE)
+        rows = [
+            (*row, *rates.get(trial.index, (None, None)))
+            for row, trial in zip(rows, history.worked, strict=True)
+        ]
     doc = "All valid configurations, fastest first."
     return _table("Tuning: all valid configurations", doc, columns, rows, source, "search")
 
@@ -212,12 +235,18 @@ def _failures(history: History, source: Source) -> Table:
 def _of_run(scope: Scope) -> Iterable[Table]:
     if scope.history is None or scope.run is None:
         return ()
-    return tuning_tables(scope.history, Source("tuning", (scope.run.run_id,)))
+    sql = f"""
+        SELECT task_index, model_flop_per_s, 100 * model_flop_per_s / peak_flop_per_s
+        FROM run_efficiency
+        WHERE run_id = {quote(scope.run.run_id)} AND model_flop_per_s IS NOT NULL
+    """
+    rates = {task: (rate, pct) for task, rate, pct in rows_of(scope.con, sql)}
+    return tuning_tables(scope.history, Source("tuning", (scope.run.run_id,)), rates)
 
 
 SECTION = SectionSpec(
     "tuning",
     "Tuning history",
     Missing("no autotuning run", perfpipe="add 'tune' to a workload to search its parameters"),
-    (Given(_of_run),),
+    (Given(_of_run, ("run_efficiency",)),),
 )

@@ -23,11 +23,13 @@
 --   that ncu reports, else dram
 -- memory_roof_flop_per_s DOUBLE: intensity x bandwidth of memory_level, FLOP/s; uses the vendor's bandwidth
 --   for DRAM, and the bandwidth at ncu's clock for L2; NULL if unknown
+-- peak_flop_per_s DOUBLE: dense peak of the GPU for the data type, FLOP/s; NULL if unknown
 -- roof VARCHAR: the lower of the two roofs: memory or compute
 -- sol_pct DOUBLE: time that the work would take at the lower roof, % of the measured time
 -- effective_bytes_per_s DOUBLE: effective bandwidth: bytes that the algorithm must move / median time, byte/s
 -- actual_bytes_per_s DOUBLE: DRAM bytes of the profiled kernels / duration of these kernels, byte/s
 -- kernel_name VARCHAR: profiled kernel that takes the most time
+-- library VARCHAR: library of the kernel in kernel_name, as in kernel_libraries
 -- bound VARCHAR: bound of the kernel in kernel_name, as in kernel_bottleneck
 -- subclass VARCHAR: limiter of the kernel in kernel_name
 -- registers BIGINT: registers per thread of the kernel in kernel_name
@@ -69,6 +71,7 @@ task_kernels AS (
         t.run_id,
         t.task_index,
         of_longest(l.kernel_name, l.duration_ns, l.report_id, l.launch_id) AS kernel_name,
+        of_longest(y.library, l.duration_ns, l.report_id, l.launch_id) AS library,
         of_longest(b.bound, l.duration_ns, l.report_id, l.launch_id) AS bound,
         of_longest(b.subclass, l.duration_ns, l.report_id, l.launch_id) AS subclass,
         of_longest(o.registers, l.duration_ns, l.report_id, l.launch_id) AS registers,
@@ -82,6 +85,7 @@ task_kernels AS (
     FROM sources AS t
     JOIN ncu_launches AS l USING (report_id)
     JOIN kernel_bottleneck AS b USING (report_id, launch_id)
+    JOIN kernel_libraries AS y USING (report_id, launch_id)
     JOIN kernel_occupancy AS o USING (report_id, launch_id)
     JOIN _launch_flops AS f USING (report_id, launch_id)
     JOIN kernel_memory AS m USING (report_id, launch_id)
@@ -127,6 +131,7 @@ SELECT
     peak / nullif(bandwidth, 0) AS ridge,
     if(fits, 'l2', 'dram') AS memory_level,
     memory_roof_flop_per_s(intensity, bandwidth) AS memory_roof_flop_per_s,
+    peak AS peak_flop_per_s,
     CASE
         WHEN memory_roof_flop_per_s(intensity, bandwidth) < peak THEN 'memory'
         WHEN memory_roof_flop_per_s(intensity, bandwidth) >= peak THEN 'compute'
@@ -135,6 +140,7 @@ SELECT
     effective_bytes_per_s,
     actual_bytes_per_s,
     kernel_name,
+    library,
     bound,
     subclass,
     registers,
