@@ -148,7 +148,7 @@ new Response(unpacked).json().then((data) => {
   const [view] = data.views, pen = canvas.getContext("2d"), found = [];
   let y = 0;
   for (const panel of view.panels) {
-    y += 19;
+    y += 15;
     for (const lane of panel.lanes) {
       const height = data.heights[lane.kind], middle = Math.round((y + height / 2) * sharp);
       if (lane.kind === "idle") {
