@@ -25,7 +25,7 @@ PEAKS_DOC = (
 PEAKS_COLUMNS: tuple[ColumnSpec, ...] = (
     ("report_id", "VARCHAR", "report"),
     ("gpu", "VARCHAR", "GPU model, identified by device name and SM count"),
-    ("dtype", "VARCHAR", "data type, as in 'perfpipe specs'"),
+    ("dtype", "VARCHAR", "data type, as in 'perfpipe gpu'"),
     ("flop_per_s", "DOUBLE", "dense peak, FLOP/s (int8: operations/s); NULL if unknown"),
     ("bytes_per_s", "DOUBLE", "DRAM bandwidth, byte/s; NULL if unknown"),
     ("source", "VARCHAR", "vendor document that states the peak"),

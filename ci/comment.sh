@@ -3,5 +3,5 @@
 # the token of a pull request from a fork cannot write, and the site may not answer.
 set -euo pipefail
 
-"$PERFPIPE" comment "$REPORT/perfpipe.md" --name "$NAME" --number "$PULL_REQUEST" ||
+"$PERFPIPE" gate comment "$REPORT/perfpipe.md" --name "$NAME" --number "$PULL_REQUEST" ||
   echo "::warning::The comment could not be posted; the job summary has the same text."

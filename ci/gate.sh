@@ -43,7 +43,7 @@ done <<<"$given"
 
 code=0
 if [ "$MODE" = check ]; then
-  "$PERFPIPE" baseline show "$BASELINE" # before anything is measured
+  "$PERFPIPE" gate baseline show "$BASELINE" # before anything is measured
   for ((run = 1; run <= ${RUNS:-5}; run++)); do
     "$PERFPIPE" run "$WORKLOAD" --collector timing --no-report --store "$store" || code=$?
     if [ "$code" = 2 ]; then exit 2; fi

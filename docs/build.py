@@ -15,6 +15,7 @@ import topics
 import tried
 
 from perfpipe.pipelines.cli import cli
+from perfpipe.pipelines.lazy import WithViews, load
 from perfpipe.pipelines.settings_model import Settings
 from perfpipe.pipelines.trying.levers import levers
 from perfpipe.pipelines.workload import Workload
@@ -73,14 +74,24 @@ def command_line() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _command(command: click.Command, path: str, parent: click.Context | None) -> list[str]:
-    context = click.Context(command, info_name=path.split()[-1], parent=parent, terminal_width=90)
-    lines = [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+def commands_below(
+    command: click.Command, context: click.Context
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of a group, or the views of a command, with their names."""
+    if isinstance(command, WithViews):
+        yield from ((word, load(name)) for word, name in command.views.items())
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             if below is not None:
-                lines += _command(below, f"{path} {name}", context)
+                yield name, below
+
+
+def _command(command: click.Command, path: str, parent: click.Context | None) -> list[str]:
+    context = click.Context(command, info_name=path.split()[-1], parent=parent, terminal_width=90)
+    lines = [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+    for name, below in commands_below(command, context):
+        lines += _command(below, f"{path} {name}", context)
     return lines
 
 
@@ -117,7 +128,7 @@ schema workload` prints the JSON Schema for editors.
   configuration is tried twice.  Configurations that give wrong results, time out or exceed a
   hardware limit are recorded as failed.  At the end, the fastest configuration and the default are
   profiled.  To try configurations from another optimizer instead, name a JSON lines file in
-  `candidates`.  `perfpipe tuning FILE.jsonl` summarizes the history of any tuning tool.
+  `candidates`.  `perfpipe report --tuning FILE.jsonl` summarizes the history of any tuning tool.
 - With `ncu: {}`, the kernels to profile are selected from the timeline, so nsys runs first.  ncu
   profiles the kernels that take the most time in the steady steps: one launch of each size, until
   these kernels cover `coverage` percent of the kernel time, but at most `max_kernels` launches. ncu

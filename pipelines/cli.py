@@ -1,10 +1,8 @@
-"""The command line.  Commands are imported only when called, which keeps --help fast."""
+"""The command line: its commands, and what ends it."""
 
 from __future__ import annotations
 
-import importlib
 import io
-import keyword
 import os
 import signal
 import sys
@@ -14,6 +12,7 @@ import click
 
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing, os_error_sentence
 from perfpipe.pipelines import signals
+from perfpipe.pipelines.lazy import LazyGroup
 from perfpipe.pipelines.startup import dependency, leave_pandas_out
 from perfpipe.visible import visible_line
 
@@ -29,13 +28,10 @@ GROUPS = {
         "init": "Copy the example workloads into a directory.",
     },
     "Look closer": {
-        "findings": "Show the verdict and every finding with its evidence.",
         "budget": "Break down where GPU time goes, in the steady steps or another window.",
         "plan": "Show which kernels of a timeline to profile with ncu, and how.",
         "query": "Run SQL on the store.",
         "schema": "Show tables, views and columns.",
-        "rules": "Run the expert rules of nsys analyze.",
-        "tuning": "Summarize an autotuning run.",
         "export": "Export a timeline for another viewer.",
     },
     "Gate": {
@@ -43,17 +39,14 @@ GROUPS = {
         "ab": "Run an A/B test of two configurations or commits.",
         "bisect": "Find the commit or package version that changed the time of a program.",
         "history": "Show how a workload's run time changed from run to run.",
-        "baseline": "Save runs as a baseline for check, and export baselines.",
-        "calibrate": "Measure how small a change can be detected.",
-        "comment": "Post or update a comment on a pull request from CI.",
+        "gate": "Manage baselines, calibrate the gate, and comment on pull requests.",
     },
     "Cluster": {
         "batch": "Run many configurations on a Slurm cluster.",
     },
     "Calculators": {
         "project": "Estimate the time of a run on another GPU.",
-        "specs": "Show vendor-published peak rates of GPUs.",
-        "occupancy": "Calculate the occupancy of a kernel without a report.",
+        "gpu": "Show the peak rates of GPUs, or calculate the occupancy of a kernel.",
     },
     "Data": {
         "ingest": "Read report files into the store.",
@@ -66,54 +59,31 @@ GROUPS = {
         "mcp": "Serve the store to an agent over the Model Context Protocol.",
         "evaluate": "Check kernels for correctness and time them.",
     },
-    "Settings": {
-        "config": "Show settings and where they come from.",
-        "completion": "Print shell completion code.",
-    },
 }
 
-#: All commands.
-COMMANDS = {name: text for own in GROUPS.values() for name, text in own.items()}
+#: Commands for the set-up of perfpipe itself, which docs/cli.md describes.
+UNLISTED = ("config", "completion")
+
+#: Former names of commands, which still work.
+MOVED = {
+    "findings": "report --findings",
+    "rules": "report --rules",
+    "tuning": "report --tuning",
+    "baseline": "gate baseline",
+    "calibrate": "gate calibrate",
+    "comment": "gate comment",
+    "specs": "gpu",
+    "occupancy": "gpu occupancy",
+}
 
 
-class _LazyGroup(click.Group):
-    """Imports perfpipe.pipelines.commands.NAME only when NAME is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        # A module cannot have the name of a keyword.
-        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        module = importlib.import_module(f"perfpipe.pipelines.commands.{name}")
-        command = getattr(module, f"{cmd_name}_command")
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{module.__name__} has no command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))
-        for title, commands in GROUPS.items():
-            with formatter.section(title):
-                rows = [(name.ljust(width), text) for name, text in commands.items()]
-                formatter.write_dl(rows)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError:
-            import difflib
-
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean '{close[0]}'?" if close else ""
-            ctx.fail(f"No such command '{args[0]}'.{hint}")
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    sections=GROUPS,
+    unlisted=UNLISTED,
+    moved=MOVED,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="perfpipe")
 def cli() -> None:
     """Profile GPU workloads and report what limits them.

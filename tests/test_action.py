@@ -23,7 +23,7 @@ def test_the_action_checks_and_comments(
     for _ in range(2):
         assert cli("run", "w.yaml", "--collector", "timing", "--no-report") == 0, cli.err
     runs = sorted(path.name for path in (tmp_path / "store" / "runs").iterdir() if path.is_dir())
-    assert cli("baseline", "export", ",".join(runs), "baseline.json") == 0, cli.err
+    assert cli("gate", "baseline", "export", ",".join(runs), "baseline.json") == 0, cli.err
     inputs = {
         "inputs.workload": "w.yaml",
         "inputs.runs": "2",

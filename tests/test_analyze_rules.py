@@ -95,13 +95,13 @@ def test_what_nsys_misses() -> None:
 
 def test_the_command(cli: Cli, stored: Stored) -> None:
     stored("nsys/memcpy.sqlite")
-    assert cli("rules", "--limit", "2") == 0
+    assert cli("report", "--rules", "--limit", "2") == 0
     assert "cuda_memcpy_async: asynchronous copies" in cli.out
     assert "cuda_memcpy_sync: copies that block the host: none" in cli.out
     assert "... 8 more (raise --limit)" in cli.out
-    assert cli("rules", "-r", "cuda_api_sync", "--json") == 0
+    assert cli("report", "--rules", "-r", "cuda_api_sync", "--json") == 0
     document = json.loads(cli.out)
     assert list(document["rules"]) == ["cuda_api_sync"]
     assert document["rules"]["cuda_api_sync"][0]["duration_ns"] == 18457
-    assert cli("rules", "-r", "gpu_gap") == 2
+    assert cli("report", "--rules", "-r", "gpu_gap") == 2
     assert "did you mean 'gpu_gaps'?" in cli.err

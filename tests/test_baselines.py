@@ -42,7 +42,7 @@ def exported(cli: Cli, tmp_path: Path) -> Path:
     """A baseline of the runs a0 to a3; the store also has the runs b0 to b3, which are 2.5 % slower."""
     old = _runs(tmp_path / "store", "a", 10.0)
     _runs(tmp_path / "store", "b", 10.25)
-    assert cli("baseline", "export", ",".join(old), "base.json") == 0, cli.err
+    assert cli("gate", "baseline", "export", ",".join(old), "base.json") == 0, cli.err
     return tmp_path / "base.json"
 
 
@@ -110,11 +110,14 @@ def _again(content: dict[str, Any]) -> None:
 def test_a_baseline_that_no_runs_can_have_is_refused(
     edit: Callable[[dict[str, Any]], None], said: str, exported: Path, cli: Cli
 ) -> None:
-    assert cli("baseline", "show", "base.json") == 0, cli.err
+    assert cli("gate", "baseline", "show", "base.json") == 0, cli.err
     content = json.loads(exported.read_text())
     edit(content)
     exported.write_text(json.dumps(content))
-    for words in (["baseline", "show", "base.json"], ["check", "b0", "--baseline", "base.json"]):
+    for words in (
+        ["gate", "baseline", "show", "base.json"],
+        ["check", "b0", "--baseline", "base.json"],
+    ):
         assert cli(*words) == 2
         assert "base.json: " in cli.err
         assert said in cli.err
@@ -122,7 +125,7 @@ def test_a_baseline_that_no_runs_can_have_is_refused(
 
 
 def test_what_a_baseline_contains(exported: Path, cli: Cli) -> None:
-    assert cli("baseline", "show", str(exported)) == 0, cli.err
+    assert cli("gate", "baseline", "show", str(exported)) == 0, cli.err
     assert cli.out.splitlines() == [
         "runs: a0, a1, a2, a3",
         "workload: w",
@@ -132,11 +135,11 @@ def test_what_a_baseline_contains(exported: Path, cli: Cli) -> None:
         "iteration of n=2: 10 ms in the median of 4 runs",
         "calibration: none",
     ]
-    assert cli("baseline", "show", str(exported), "--json") == 0
+    assert cli("gate", "baseline", "show", str(exported), "--json") == 0
     first = json.loads(cli.out)["times"][0]
     assert (first["part"], first["runs"]) == ("iteration", 4)
     assert first["median_ms"] == pytest.approx(10, rel=1e-3)
-    assert cli("baseline", "show", "none.json") == 2
+    assert cli("gate", "baseline", "show", "none.json") == 2
     assert "none.json: no such file" in cli.err
 
 
@@ -163,7 +166,7 @@ def test_a_baseline_carries_its_calibration(exported: Path, cli: Cli, tmp_path: 
     words = ["check", *_runs(ci, "b", 10.25), "--baseline", "base.json", "--store", str(ci)]
     assert cli(*words) == 3, "2.5 % are more than usual"
     path = calibrationrecord.write(store, _calibration("H200", 4.0))
-    assert cli("baseline", "export", ",".join(old), "base.json") == 0, cli.err
+    assert cli("gate", "baseline", "export", ",".join(old), "base.json") == 0, cli.err
     assert "calibration: 2026-11-22" in _shown(cli)
     assert cli(*words) == 0, cli.err
     assert "Changes below 4 % are treated as noise (calibrated 2026-11-22 from 20" in cli.out
@@ -182,7 +185,7 @@ def test_a_baseline_carries_its_calibration(exported: Path, cli: Cli, tmp_path: 
 
 
 def _shown(cli: Cli) -> str:
-    assert cli("baseline", "show", "base.json") == 0, cli.err
+    assert cli("gate", "baseline", "show", "base.json") == 0, cli.err
     return cli.out
 
 
@@ -194,7 +197,7 @@ def test_ab_takes_the_calibration_of_a_baseline(exported: Path, cli: Cli, tmp_pa
     words = ["ab", "w.yaml", "--a", "env.MS=10", "--b", "env.MS=10.3", "--store", "ci"]
     words += ["--calibration", "base.json", "--no-early-stop", "--no-confirm"]
     assert cli(*words) == 2
-    assert "base.json: has no calibration; run 'perfpipe calibrate'" in cli.err
+    assert "base.json: has no calibration; run 'perfpipe gate calibrate'" in cli.err
     for where, code, said in (
         (machine({}), 0, "Changes below 4 % are treated as noise (calibrated 2026-11-22"),
         ("another machine", 3, "base.json: its calibration is not used (it is of w on another"),

@@ -171,7 +171,7 @@ def test_what_cannot_be_calibrated(
 ) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(f"version: 1\nname: w\ncommand: ['{{python}}', -c, {json.dumps(command)}]\n")
-    assert cli("calibrate", str(path), "--rounds", "3", *words) == code, cli.err
+    assert cli("gate", "calibrate", str(path), "--rounds", "3", *words) == code, cli.err
     assert sentence in cli.err
 
 
@@ -205,7 +205,7 @@ def test_check_goes_by_the_calibration_of_workload_and_machine(cli: Cli, tmp_pat
 def test_a_workload_is_calibrated_and_compared_by_it(cli: Cli, tmp_path: Path) -> None:
     workload = str(ROOT / "workloads" / "cpu_noise.yaml")
     words = ["--set", "clock=work", "--set", "noise=0.002"]
-    assert cli("calibrate", workload, *words, "--rounds", "4", "--json") == 0, cli.err
+    assert cli("gate", "calibrate", workload, *words, "--rounds", "4", "--json") == 0, cli.err
     found = json.loads(cli.out)
     (own,) = found["configurations"]
     assert own["launches"] == len(found["runs"]) == 8
@@ -219,7 +219,7 @@ def test_a_workload_is_calibrated_and_compared_by_it(cli: Cli, tmp_path: Path) -
     arms = [f"--{arm}={what}" for arm in "ab" for what in ("clock=work", "noise=0.0001")]
     assert cli("ab", workload, *arms, "--b", "slowdown=0.016", "--no-confirm", "--json") == 3
     assert "(calibrated 2" in json.loads(cli.out)["basis"]
-    assert cli("calibrate", workload, *words, "--rounds", "3") == 0, cli.err
+    assert cli("gate", "calibrate", workload, *words, "--rounds", "3") == 0, cli.err
     assert "no significant drift" in cli.out or "drift:" in cli.out
     assert "'perfpipe ab' measures up to" in cli.out
-    assert cli("calibrate", workload, "--set", "env.PYTHONHOME=/nowhere") == 1
+    assert cli("gate", "calibrate", workload, "--set", "env.PYTHONHOME=/nowhere") == 1

@@ -113,26 +113,26 @@ def test_comments_of_several_gates(
     for name in ("GITHUB_REPOSITORY", "CI_PROJECT_ID"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "c.md").write_text(f"{MARKER}\none\n")
-    assert cli("comment", "c.md") == 2
+    assert cli("gate", "comment", "c.md") == 2
     assert "not a CI job of GitHub or GitLab" in cli.err
     monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
     monkeypatch.setenv("GITHUB_API_URL", comment_site.url)
-    assert cli("comment", "c.md", "--number", "3") == 2
+    assert cli("gate", "comment", "c.md", "--number", "3") == 2
     assert "GITHUB_TOKEN is not set" in cli.err
     monkeypatch.setenv("GITHUB_TOKEN", "wrong")
-    assert cli("comment", "c.md", "--number", "3") == 1
+    assert cli("gate", "comment", "c.md", "--number", "3") == 1
     assert "403" in cli.err
     assert "wrong" not in cli.err
     monkeypatch.setenv("GITHUB_TOKEN", "right")
     monkeypatch.setenv("GITHUB_REF", "refs/pull/3/merge")
     for name in ("a", "b c", "a"):
-        assert cli("comment", "c.md", "--name", name) == 0, cli.err
+        assert cli("gate", "comment", "c.md", "--name", name) == 0, cli.err
     bodies = [one["body"] for one in comment_site.comments if one["body"] != "other"]
     assert bodies == [f"<!-- perfpipe check {name} -->\none\n" for name in ("a", "b-c")]
     (tmp_path / "c.md").write_text("free text")
-    assert cli("comment", "c.md") == 2
+    assert cli("gate", "comment", "c.md") == 2
     assert "does not begin with" in cli.err
-    assert cli("comment", "none.md") == 2
+    assert cli("gate", "comment", "none.md") == 2
 
 
 def test_where_comments_go() -> None:

@@ -13,11 +13,15 @@ import pytest
 from click import Command, Group
 from conftest import ROOT, Cli
 
-from perfpipe.pipelines.cli import COMMANDS
+from perfpipe.pipelines.cli import GROUPS, MOVED, UNLISTED
 from perfpipe.pipelines.cli import cli as root_command
+from perfpipe.pipelines.lazy import WithViews, load
 
 Expand = Callable[[str], Path]
 Stored = Callable[..., list[str]]
+
+#: Commands that --help lists.
+LISTED = [name for commands in GROUPS.values() for name in commands]
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -30,7 +34,7 @@ def test_help_loads_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stderr.strip() == "[]"
-    assert all(name in done.stdout for name in COMMANDS)
+    assert all(f"\n  {name} " in done.stdout for name in LISTED)
 
 
 def _commands(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, Command]]:
@@ -42,6 +46,9 @@ def _commands(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, Comma
         command = group.get_command(context, name)
         assert command is not None
         found.append((" ".join((*path, name)), command))
+        if isinstance(command, WithViews):
+            views = command.views.items()
+            found += [(" ".join((*path, name, word)), load(view)) for word, view in views]
         if isinstance(command, Group):
             found += _commands(command, (*path, name))
     return found
@@ -58,9 +65,36 @@ def test_every_command_and_option_has_help(name: str, command: Command, cli: Cli
             assert record.get("help"), parameter.name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name, _ in _commands(root_command)])
 def test_every_command_is_documented(name: str) -> None:
-    assert f"perfpipe {name}" in (ROOT / "docs" / "cli.md").read_text()
+    assert f"\n## perfpipe {name}\n" in (ROOT / "docs" / "cli.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "words"), MOVED.items())
+def test_former_names_work_with_a_hint(name: str, words: str, cli: Cli) -> None:
+    assert cli(*words.split(), "--help") == 0
+    assert cli.err == ""
+    usage, _, text = cli.out.partition("\n")
+    assert cli(name, "--help") == 0
+    assert cli.err == f"'perfpipe {name}' is now 'perfpipe {words}'\n"
+    own, _, old_text = cli.out.partition("\n")
+    assert old_text == text
+    assert own.replace(f"perfpipe {name} ", f"perfpipe {words} ") == usage
+    assert cli("--help") == 0
+    assert f"\n  {name} " not in cli.out
+
+
+def test_unlisted_commands_work(cli: Cli) -> None:
+    for name in UNLISTED:
+        assert cli(name, "--help") == 0
+        assert cli.err == ""
+
+
+def test_views_of_a_report_exclude_each_other(cli: Cli) -> None:
+    assert cli("report", "--findings", "--rules") == 2
+    assert "--findings and --rules exclude each other" in cli.err
+    assert cli("report", "--rules", "--html") == 2
+    assert "No such option '--html'" in cli.err or "No such option: --html" in cli.err
 
 
 def test_unknown_commands_are_corrected(cli: Cli) -> None:
@@ -147,16 +181,16 @@ def test_schema(cli: Cli) -> None:
 
 
 def test_specs(cli: Cli) -> None:
-    assert cli("specs") == 0
+    assert cli("gpu") == 0
     assert "H200" in cli.out
-    assert cli("specs", "NVIDIA H200") == 0
+    assert cli("gpu", "NVIDIA H200") == 0
     assert "989.4 TFLOP/s" in cli.out
     assert "source:" in cli.out
-    assert cli("specs", "abacus") == 2
-    assert cli("specs", "--json") == 0
+    assert cli("gpu", "abacus") == 2
+    assert cli("gpu", "--json") == 0
     gpus = {gpu["key"]: gpu for gpu in json.loads(cli.out)["gpus"]}
     assert {"v100_sxm", "h200", "b300", "rtx_5090"} <= gpus.keys()
-    assert cli("specs", "b300") == 0
+    assert cli("gpu", "b300") == 0
     assert "tensor core peaks are quoted at 1,856 MHz" in cli.out
     assert gpus["b300"]["missing"]["int8"] in cli.out
 

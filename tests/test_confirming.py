@@ -70,12 +70,12 @@ def test_launches_after_the_search_judge_the_winner(
     assert {x: task.default for x, task in tasks.items()} == {1: True, 2: False, 3: False}
     assert {x: len(task.confirm_ms) for x, task in tasks.items()} == {1: 4, 2: 4, 3: 0}
     assert {len(task.launches_ms) for task in tasks.values()} == {1}
-    assert cli("tuning", "--json") == 0
+    assert cli("report", "--tuning", "--json") == 0
     document = json.loads(cli.out)
     assert document["gain_over_default_pct"] == pytest.approx(100 * (1 / again_ms - 1), abs=0.2)
     assert document["gain_verdict"] == verdict
     assert document["gain_confirmed"]
-    assert cli("tuning") == 0
+    assert cli("report", "--tuning") == 0
     assert f"% {said} than the default (1.003" in cli.out
     assert (
         "4 and 4 alternating launches after the search; during the search it was 50.0 % faster."
@@ -91,7 +91,7 @@ def test_a_winner_that_fails_later_is_not_confirmed(cli: Cli, tmp_path: Path) ->
     tasks = {task.params["x"]: task for task in _run(tmp_path).tasks}
     assert not any(task.confirm_ms for task in tasks.values())
     assert "time failed: wrong result" in tasks[2].notes[0]
-    assert cli("tuning") == 0
+    assert cli("report", "--tuning") == 0
     assert "unreplicated: 1 and 1 launches" in cli.out
 
 
@@ -105,5 +105,5 @@ def test_without_a_default_nothing_is_called_one(cli: Cli, tmp_path: Path) -> No
     workload = _write(tmp_path, {}, WORKLOAD.replace("  default: {x: 1}\n", ""))
     assert cli("run", workload, "--collector", "timing") == 0, cli.err
     assert len(_launched(tmp_path)) == 3
-    assert cli("tuning") == 0
+    assert cli("report", "--tuning") == 0
     assert "than the default" not in cli.out

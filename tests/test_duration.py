@@ -75,7 +75,7 @@ def test_it_is_below_the_limit_at_which_launches_fail(cli: Cli) -> None:
     assert "duration (700 s) must be less than timeout (600 s)" in cli.err
 
 
-@pytest.mark.parametrize("words", [("ab", "w.yaml", "--aa"), ("calibrate", "w.yaml")])
+@pytest.mark.parametrize("words", [("ab", "w.yaml", "--aa"), ("gate", "calibrate", "w.yaml")])
 def test_without_times_there_is_nothing_to_compare(
     cli: Cli, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -131,7 +131,7 @@ def test_solutions_are_judged_and_leave_traces(cli: Cli, dataset: Path) -> None:
         "cheat": "RUNTIME_ERROR",
     }
     assert "cheating" in traces[-1]["evaluation"]["log"]
-    assert cli("tuning", f"{dataset}/trials.jsonl", "--json") == 0
+    assert cli("report", "--tuning", f"{dataset}/trials.jsonl", "--json") == 0
     failures = [trial["failure"] for trial in json.loads(cli.out)["trials"]]
     assert failures == [None, None, "wrong result", "cheating"]
 

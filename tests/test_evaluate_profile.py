@@ -57,7 +57,7 @@ def test_the_best_is_profiled(cli: Cli, workload: Path, tmp_path: Path, profiler
     assert found["isolation"] == right["isolation"]
     assert any(kernel["compute_sol_pct"] is not None for kernel in found["kernels"])
     assert all(kernel["bound"] for kernel in found["kernels"])
-    assert cli("findings", found["report"]) == 0, "the report is in the store"
+    assert cli("report", "--findings", found["report"]) == 0, "the report is in the store"
     given, *_ = (profilers / "ncu.log").read_text().splitlines()
     assert "--profile-from-start=off" in given
 

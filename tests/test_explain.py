@@ -314,7 +314,7 @@ def test_the_index_links_to_what_changed(sides: tuple[str, str], cli: Cli, tmp_p
 
 
 def test_an_exported_baseline_keeps_what_explains(sides: tuple[str, str], cli: Cli) -> None:
-    assert cli("baseline", "export", sides[0], "base.json") == 0, cli.err
+    assert cli("gate", "baseline", "export", sides[0], "base.json") == 0, cli.err
     assert cli("check", *sides[1].split(","), "--baseline", "base.json", "--json") == 3
     found = json.loads(cli.out)
     assert "environment X a -> b, git commit a12345678 -> b12345678+" in found["why"]["text"]

@@ -234,7 +234,7 @@ def runs(tmp_path: Path) -> dict[str, list[str]]:
 def test_check_decides_and_compare_informs(
     runs: dict[str, list[str]], cli: Cli, tmp_path: Path
 ) -> None:
-    assert cli("baseline", "set", "main", *runs["a"]) == 0, cli.err
+    assert cli("gate", "baseline", "set", "main", *runs["a"]) == 0, cli.err
     assert cli("check", *runs["b"], "--baseline", "main") == 0, cli.err
     assert cli.out.startswith("Same: iteration: ")
     assert cli("check", *runs["c"], "--baseline", "main", "--junit", "--md", "c.md") == 3
@@ -256,18 +256,18 @@ def test_check_decides_and_compare_informs(
 
 
 def test_a_baseline_without_its_store(runs: dict[str, list[str]], cli: Cli, tmp_path: Path) -> None:
-    assert cli("baseline", "set", "main", *runs["a"]) == 0
-    assert cli("baseline", "export", "main", "b.json") == 0, cli.err
+    assert cli("gate", "baseline", "set", "main", *runs["a"]) == 0
+    assert cli("gate", "baseline", "export", "main", "b.json") == 0, cli.err
     assert (tmp_path / "b.json").stat().st_size < 4000
     for path in (tmp_path / "store" / "runs").glob("a*"):
         (path / "run.json").unlink()
     assert cli("check", *runs["c"], "--baseline", "b.json") == 3
     assert cli("check", *runs["c"], "--baseline", "main") == 2
     assert "no run, report or batch 'a0' in the store" in cli.err
-    assert cli("baseline", "ls") == 0
+    assert cli("gate", "baseline", "ls") == 0
     assert cli.out.startswith("main  ")
-    assert cli("baseline", "rm", "main") == 0
-    assert cli("baseline", "rm", "main") == 2
+    assert cli("gate", "baseline", "rm", "main") == 0
+    assert cli("gate", "baseline", "rm", "main") == 2
     assert "main: no such baseline" in cli.err
 
 
@@ -277,7 +277,7 @@ def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Pa
     assert cli("check", "replay", "--baseline", "a0") == 4
     assert cli.out.startswith("Not comparable: a replayed side measures nothing")
     assert cli("check", "replay", "--baseline", "a0", "--allow-not-comparable") == 0
-    assert cli("baseline", "set", "main", "replay") == 2
+    assert cli("gate", "baseline", "set", "main", "replay") == 2
     assert "replay is a replay, not a measurement" in cli.err
     task = TaskResult(0, "-", {}, status="failed", error="crash", key="k")
     _run(store, "bad", 1.0, 51, tasks=(task,), status="failed")
@@ -289,7 +289,7 @@ def test_what_cannot_be_gated(runs: dict[str, list[str]], cli: Cli, tmp_path: Pa
     assert "perfpipe: n=2: crash (and 1 more)" in cli.err
     assert cli("compare", "a0", "a0") == 2
     assert "is on both sides" in cli.err
-    assert cli("baseline", "set", "a/b", "a0") == 2
+    assert cli("gate", "baseline", "set", "a/b", "a0") == 2
     assert cli("check", "--baseline", "none.json") == 2
     assert "none.json: no such file" in cli.err
 

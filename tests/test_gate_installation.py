@@ -84,8 +84,8 @@ def test_it_checks(perfpipe: _Perfpipe, tmp_path: Path) -> None:
         ms: sorted(path.name for path in (tmp_path / f"store{ms}" / "runs").iterdir())
         for ms in ("10", "12")
     }
-    perfpipe("baseline", "export", ",".join(runs["10"]), "base.json", "--store", "store10")
-    assert "workload: w" in perfpipe("baseline", "show", "base.json")
+    perfpipe("gate", "baseline", "export", ",".join(runs["10"]), "base.json", "--store", "store10")
+    assert "workload: w" in perfpipe("gate", "baseline", "show", "base.json")
     outputs = {name: f"perfpipe.{name}" for name in ("json", "md", "html", "junit", "bmf")}
     files = [f"--{name}={file}" for name, file in outputs.items()]
     said = perfpipe(

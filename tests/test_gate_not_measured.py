@@ -45,8 +45,8 @@ def test_the_wall_time_is_compared_where_no_times_are_printed(cli: Cli, tmp_path
     _runs(store, "b", _silent("-", 0.4))
     _runs(store, "c", _silent("-", 0.8))
     old, same, slow = ([f"{name}{at}" for at in range(5)] for name in "abc")
-    assert cli("baseline", "set", "main", *old) == 0
-    assert cli("baseline", "export", "main", "b.json") == 0
+    assert cli("gate", "baseline", "set", "main", *old) == 0
+    assert cli("gate", "baseline", "export", "main", "b.json") == 0
     assert "its wall time is compared" in cli.err
     for baseline in ("main", "b.json"):
         assert cli("check", *same, "--baseline", baseline) == 0, cli.err
@@ -72,8 +72,8 @@ def test_a_lost_configuration_fails(
     store = tmp_path / "store"
     old = _runs(store, "a", _silent("n=1", 0.4, 1.0), _silent("n=2", 0.4, 1.0))
     new = _runs(store, "b", _silent("n=1", 0.4, 1.0), *after)
-    assert cli("baseline", "set", "main", *old) == 0
-    assert cli("baseline", "export", "main", "b.json") == 0
+    assert cli("gate", "baseline", "set", "main", *old) == 0
+    assert cli("gate", "baseline", "export", "main", "b.json") == 0
     for baseline in ("main", "b.json"):
         assert cli("check", *new, "--baseline", baseline, "--json", "d.json") == 1
         assert f"perfpipe: {said}" in cli.err
@@ -102,8 +102,8 @@ def test_another_workload_is_not_comparable(
     store = tmp_path / "store"
     old = _runs(store, "a", _silent(labels[0], 0.4, 1.0), workload="one")
     new = _runs(store, "b", _silent(labels[1], 0.4, 3.0), workload="other")
-    assert cli("baseline", "set", "main", *old) == 0
-    assert cli("baseline", "export", "main", "b.json") == 0
+    assert cli("gate", "baseline", "set", "main", *old) == 0
+    assert cli("gate", "baseline", "export", "main", "b.json") == 0
     for baseline in ("main", "b.json"):
         assert cli("check", *new, "--baseline", baseline, "--json", "d.json") == 4
         found = json.loads((tmp_path / "d.json").read_text())
@@ -116,7 +116,7 @@ def test_an_empty_baseline_is_not_exported(cli: Cli, tmp_path: Path) -> None:
     ended = TaskResult(0, "-", {}, seconds=(5.0,), ended_after_s=5.0, key="k")
     for number, task in enumerate((TaskResult(0, "-", {}, key="k"), ended)):
         _run(tmp_path / "store", f"r{number}", task, at="2026-11-22T10:00:00Z")
-        assert cli("baseline", "export", f"r{number}", "b.json") == 2
+        assert cli("gate", "baseline", "export", f"r{number}", "b.json") == 2
         assert f"r{number} has no measurements: " in cli.err
         assert not (tmp_path / "b.json").exists()
 
@@ -126,7 +126,7 @@ def test_an_exported_baseline_with_an_impossible_time_is_refused(
     time: str, cli: Cli, tmp_path: Path
 ) -> None:
     run = _run(tmp_path / "store", "a", _silent("-", 0.4, 1.0), at="2026-11-22T10:00:00Z")
-    assert cli("baseline", "export", run, "b.json") == 0
+    assert cli("gate", "baseline", "export", run, "b.json") == 0
     path = tmp_path / "b.json"
     path.write_text(path.read_text().replace("1000000.0", time, 1))
     _run(tmp_path / "store", "b", _silent("-", 0.4, 1.0), at="2026-11-22T11:00:00Z")

@@ -31,7 +31,7 @@ def test_the_recorded_part_prints_what_it_says(
         for line in block.splitlines():
             program, *words = shlex.split(line)
             assert program == "perfpipe"
-            if words[0] in ("run", "findings", "query"):
+            if words[0] in ("run", "report", "query"):
                 assert cli(*words, report=True) == 0, cli.err
                 said.append(_flat(cli.out))
     shown = [_flat(text) for text in _blocks("text")]

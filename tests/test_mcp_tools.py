@@ -342,7 +342,7 @@ def test_findings_prints_what_agents_get(
     cli: Cli, stored: Callable[..., list[str]], desk: Desk
 ) -> None:
     (report,) = stored("nsys/eager_small.sqlite")
-    assert cli("findings", report, "--json") == 0
+    assert cli("report", "--findings", report, "--json") == 0
     told = json.loads(cli.out)
     assert told["data"] == ask(desk, "overview", target=report)["data"] | {
         "findings": told["data"]["findings"]
@@ -350,7 +350,7 @@ def test_findings_prints_what_agents_get(
     assert (
         len(told["data"]["findings"]) == told["truncated"]["total"] if told["truncated"] else True
     )
-    assert cli("findings", report) == 0
+    assert cli("report", "--findings", report) == 0
     assert "launch-bound" in cli.out
     assert re.search(r"up to [\d.]+ % of the step, if ", cli.out)
     assert "\u27e6" not in cli.out.splitlines()[0]

@@ -245,11 +245,18 @@ def test_limits_of_other_architectures(
 
 
 def test_the_command_answers_without_a_report(cli: Cli) -> None:
-    assert cli("occupancy", "--cc", "9.0", "--block", "256", "--regs", "64", "--smem", "48K") == 0
+    assert (
+        cli("gpu", "occupancy", "--cc", "9.0", "--block", "256", "--regs", "64", "--smem", "48K")
+        == 0
+    )
     assert cli.out.splitlines()[0] == "50.0 % occupancy: 4 blocks, 32 of 64 warps per SM"
     assert cli.out.count("<- limiter") == 2
+    said = cli.out
+    assert cli("gpu", "occupancy", "h200", "--block", "256", "--regs", "64", "--smem", "48K") == 0
+    assert cli.out == said, "the GPU has this compute capability"
     assert (
-        cli("occupancy", "--cc", "8.6", "--block", "96", "--regs", "40", "--json", "--curve") == 0
+        cli("gpu", "occupancy", "--cc", "8.6", "--block", "96", "--regs", "40", "--json", "--curve")
+        == 0
     )
     document = json.loads(cli.out)
     assert document["limits"]["warps"] == 16
@@ -270,12 +277,16 @@ def test_the_command_answers_without_a_report(cli: Cli) -> None:
         (("--cc", "8.6", "--block", "32", "--regs", "16", "--smem", "100K"), "at most 101,376"),
         (("--cc", "9.0", "--block", "2048", "--regs", "16"), "--block"),
         (("--cc", "9.0", "--block", "32"), "--regs"),
+        (("--block", "32", "--regs", "16"), "give either a GPU or --cc"),
+        (("h200", "--cc", "9.0", "--block", "32", "--regs", "16"), "give either a GPU or --cc"),
+        (("abacus", "--block", "32", "--regs", "16"), "unknown GPU 'abacus'"),
+        (("rtx", "--block", "32", "--regs", "16"), "'rtx' matches compute capabilities"),
     ],
 )
 def test_a_wrong_question_is_one_sentence(
     cli: Cli, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    assert cli("occupancy", *arguments) == 2
+    assert cli("gpu", "occupancy", *arguments) == 2
     assert sentence in cli.err
 
 

@@ -25,7 +25,7 @@ def test_duckdb_is_required_in_versions_that_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("report", "--md", "-"), ("query", "FROM kernel_sol"), ("findings",)]
+    "words", [("report", "--md", "-"), ("query", "FROM kernel_sol"), ("report", "--findings")]
 )
 def test_a_failing_query_is_named_with_the_version_of_duckdb(
     words: tuple[str, ...],

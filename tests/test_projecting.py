@@ -30,7 +30,7 @@ def test_every_gpu_has_a_name(spec: GpuSpec) -> None:
     [
         ("b201", "unknown GPU; did you mean b200"),
         ("a100", "several GPUs (a100_sxm_40, a100_pcie_40, a100_sxm_80, a100_pcie_80)"),
-        ("voodoo2", "unknown GPU ('perfpipe specs' lists them)"),
+        ("voodoo2", "unknown GPU ('perfpipe gpu' lists them)"),
     ],
 )
 def test_other_names_are_errors(name: str, sentence: str) -> None:

@@ -184,7 +184,7 @@ def test_damage_is_one_sentence(
     """A damaged run, or one of another version, is left out with a warning."""
     path = Store(tmp_path / "store").write_run(RUN) / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    for words in (("tuning",), ("report", "--index", tmp_path / "pages")):
+    for words in (("report", "--tuning"), ("report", "--index", tmp_path / "pages")):
         caplog.clear()
         assert cli(*words) == 2
         assert sentence in caplog.text

@@ -40,11 +40,11 @@ def test_runs_have_numbers_and_names_of_workloads(
     assert _runs(store, "other") == [run for run in runs if run.startswith("other")]
     *_, tiny = (run for run in runs if run.startswith("tiny"))
     assert _runs(store, "tiny") == [tiny]
-    cli("findings", "tiny")
+    cli("report", "--findings", "tiny")
     assert f"tiny: {tiny} is the newest of 2 runs" in cli.err
     assert _runs(store, runs[0]) == [runs[0]], "an id stands for itself"
     for name in ("@4", "@0"):
-        assert cli("findings", name) == 2
+        assert cli("report", "--findings", name) == 2
         assert f"no run {name}: the store has 3 runs" in cli.err
 
 
@@ -60,7 +60,7 @@ def test_files_stand_for_the_reports_that_were_read_from_them(
     assert second in cli.out and first not in cli.out
     other = tmp_path / "other.sqlite"
     other.write_bytes(b"")
-    assert cli("findings", other) == 2
+    assert cli("report", "--findings", other) == 2
     assert cli.err.endswith(f"{other} is not in the store; to read it: perfpipe ingest {other}\n")
-    assert cli("findings", "nothing.sqlite") == 2
+    assert cli("report", "--findings", "nothing.sqlite") == 2
     assert "no run, report or batch 'nothing.sqlite' in the store" in cli.err

@@ -69,7 +69,7 @@ def test_a_measured_gain_replaces_the_bound(told: Callable[..., dict[str, Any]],
     for words in (["report"], ["report", "--md", "-"]):
         assert cli(*words) == 0
         assert said in " ".join(cli.out.split()) and "up to 88.9 %" not in cli.out
-    assert cli("findings") == 0
+    assert cli("report", "--findings") == 0
     assert said in cli.out
 
 

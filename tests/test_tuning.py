@@ -81,10 +81,10 @@ def test_a_search_finds_its_way_and_keeps_failures(
     assert {t.failure for t in tasks} == {None, "wrong_result", "out_of_resources"}
     best = min(t.times_ms[0] for t in tasks if t.times_ms)
     assert best <= 2.0
-    assert cli("tuning") == 0
+    assert cli("report", "--tuning") == 0
     assert "faster than the default (42 ms)" in cli.out
     assert "Rejected: " in cli.out
-    assert cli("tuning", run.run_id, "--json") == 0
+    assert cli("report", "--tuning", run.run_id, "--json") == 0
     document = json.loads(cli.out)
     assert len(document["trials"]) == 50
     assert document["best"]["time_ms"] == best
@@ -280,11 +280,11 @@ def test_a_history_made_elsewhere(cli: Cli, tmp_path: Path) -> None:
     ]  # fmt: skip
     path = tmp_path / "trials.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    assert cli("tuning", path) == 0
+    assert cli("report", "--tuning", path) == 0
     assert "The fastest of 4 configurations in 2 generations takes 0.9 ms" in cli.out
     assert "122.2 % faster than the default (2 ms), unreplicated: 1 and 1 launches" in cli.out
     assert "Rejected: 1 timeout." in cli.out
-    assert cli("tuning", path, "--json") == 0
+    assert cli("report", "--tuning", path, "--json") == 0
     document = json.loads(cli.out)
     assert [t["registers"] for t in document["pareto"]] == [168, 128, 90]
     assert document["generations"][1]["gain_pct"] == pytest.approx(100 / 9)
@@ -343,14 +343,14 @@ def test_the_fastest_of_many_that_are_alike_gains_nothing(tmp_path: Path) -> Non
 def test_a_faulty_history(text: str, sentence: str, cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "trials.jsonl"
     path.write_text(text)
-    assert cli("tuning", path) == 2
+    assert cli("report", "--tuning", path) == 2
     assert sentence in cli.err
 
 
 def test_a_run_that_was_no_search(cli: Cli, replayed: Callable[[str], Path]) -> None:
-    assert cli("tuning", "--store", replayed("gemm")) == 2
+    assert cli("report", "--tuning", "--store", replayed("gemm")) == 2
     assert "is not an autotuning run" in cli.err
-    assert cli("tuning", "nothing.jsonl") == 2
+    assert cli("report", "--tuning", "nothing.jsonl") == 2
 
 
 def test_the_shipped_search_tells_its_story(
@@ -365,7 +365,7 @@ def test_the_shipped_search_tells_its_story(
     assert "The fastest of 24 configurations in 3 generations" in text
     assert "best configurations have" in text
     assert "unreplicated: 1 and 1 launches" in text
-    assert cli("tuning", "--store", store) == 0
+    assert cli("report", "--tuning", "--store", store) == 0
 
 
 def test_reading_a_history_needs_text(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def document_of(exported: Exported) -> dict[str, Any]:
 def exported_from(content: dict[str, Any], place: str) -> Exported:
     """Return the baseline of a document; raises InputError, with its place, if it is not valid."""
     if content.get("kind") != _KIND:
-        raise InputError(f"{place}: not an exported baseline (see 'perfpipe baseline export')")
+        raise InputError(f"{place}: not an exported baseline (see 'perfpipe gate baseline export')")
     if content.get("version") != VERSION:
         raise InputError(
             f"{place}: version {content.get('version')!r}, but this perfpipe reads {VERSION}"

@@ -62,11 +62,13 @@ _ADVICE = {
     Action.REVERT: "fresh runs confirmed the regression",
 }
 
+_FALSE_ALARM = "this is a false alarm; 'perfpipe gate calibrate' finds this machine's threshold"
+
 #: Advice if both sides are the same program.
 _ADVICE_ALIKE = {
     Verdict.SAME: "the two equal sides were judged equal, as they should be",
-    Verdict.REGRESSED: "this is a false alarm; 'perfpipe calibrate' finds this machine's threshold",
-    Verdict.IMPROVED: "this is a false alarm; 'perfpipe calibrate' finds this machine's threshold",
+    Verdict.REGRESSED: _FALSE_ALARM,
+    Verdict.IMPROVED: _FALSE_ALARM,
     Verdict.INCONCLUSIVE: "the runs vary too much for this number of rounds",
 }
 

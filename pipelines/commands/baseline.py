@@ -1,4 +1,4 @@
-"""perfpipe baseline."""
+"""perfpipe gate baseline."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def baseline_command() -> None:
     """Save runs as a named baseline for 'perfpipe check', and export their measurements.
 
     \b
-    perfpipe baseline set main run1 run2 run3
-    perfpipe baseline export main baseline.json     # a small file; no store needed
-    perfpipe baseline show baseline.json
+    perfpipe gate baseline set main run1 run2 run3
+    perfpipe gate baseline export main baseline.json     # a small file; no store needed
+    perfpipe gate baseline show baseline.json
     perfpipe check --baseline baseline.json
     """
 

@@ -1,4 +1,4 @@
-"""perfpipe calibrate."""
+"""perfpipe gate calibrate."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def calibrate_command(
     workload and this kind of machine; 'perfpipe ab' and 'perfpipe check' use it.
 
     \b
-    perfpipe calibrate workloads/gemm.yaml
-    perfpipe calibrate workloads/cpu_noise.yaml --rounds 20 --change 1
+    perfpipe gate calibrate workloads/gemm.yaml
+    perfpipe gate calibrate workloads/cpu_noise.yaml --rounds 20 --change 1
     """
     from perfpipe.pipelines.console import progress
     from perfpipe.pipelines.gate.arms import arm_of, source_of

@@ -1,4 +1,4 @@
-"""perfpipe comment."""
+"""perfpipe gate comment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def comment_command(file: Path, number: int | None, name: str) -> None:
 
     \b
     perfpipe check RUN... --baseline baseline.json --md comment.md
-    perfpipe comment comment.md
+    perfpipe gate comment comment.md
     """
     from perfpipe.pipelines.gate.comment import forge, post
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--history",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Append each result to a JSON lines file, which 'perfpipe tuning' reads.",
+    help="Append each result to a JSON lines file, which 'perfpipe report --tuning' reads.",
 )
 @click.option(
     "--workloads",

@@ -1,4 +1,4 @@
-"""perfpipe findings."""
+"""perfpipe report --findings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def findings_command(
     The default is the latest run, or all reports if the store has no runs.
 
     \b
-    perfpipe findings
-    perfpipe findings gemm-2026 --json
+    perfpipe report --findings
+    perfpipe report --findings gemm-2026 --json
     """
     from perfpipe.pipelines.agents.desk import Desk
     from perfpipe.pipelines.agents.envelope import Answer, render

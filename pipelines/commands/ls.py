@@ -33,7 +33,7 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
 
     \b
     perfpipe ls
-    perfpipe findings @2
+    perfpipe report --findings @2
     perfpipe compare @2 @1
     """
     store = resolve_store(store_path, must_exist=True)

@@ -1,4 +1,4 @@
-"""perfpipe occupancy."""
+"""perfpipe gpu occupancy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
 
 
 @click.command("occupancy")
-@click.option("--cc", required=True, metavar="X.Y", help="Compute capability, such as 9.0.")
+@click.argument("gpu", required=False)
+@click.option("--cc", metavar="X.Y", help="Compute capability, such as 9.0, instead of a GPU.")
 @click.option("--block", required=True, type=click.IntRange(1, 1024), help="Threads per block.")
 @click.option(
     "--regs", required=True, type=click.IntRange(0, 255), help="Registers per thread (ptxas -v)."
@@ -29,20 +30,32 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)(?:i?[bB])?")
 )
 @json_option()
 def occupancy_command(
-    cc: str, block: int, regs: int, smem: str, barriers: int, curve: bool, as_json: bool
+    gpu: str | None,
+    cc: str | None,
+    block: int,
+    regs: int,
+    smem: str,
+    barriers: int,
+    curve: bool,
+    as_json: bool,
 ) -> None:
     """Calculate how many blocks and warps of a kernel fit on an SM, and what limits them.
 
-    Does not need a report or a GPU.  Assumes the largest shared-memory carve-out, because the
-    driver chooses the largest carve-out if a kernel can use it; ncu shows the carve-out of an
-    actual launch.  BYTES accepts a suffix: 48K is 48 KiB.
+    GPU is a name or part of a name, as in 'perfpipe gpu'.  Neither a report nor a GPU is needed.
+    The calculation assumes the largest shared-memory carve-out, because the driver chooses that
+    carve-out if a kernel can use it; ncu shows the carve-out of an actual launch.  BYTES accepts a
+    suffix: 48K is 48 KiB.
 
     \b
-    perfpipe occupancy --cc 9.0 --block 256 --regs 64 --smem 48K
+    perfpipe gpu occupancy h200 --block 256 --regs 64 --smem 48K
+    perfpipe gpu occupancy --cc 9.0 --block 256 --regs 64 --curve
     """
     from perfpipe.analysis.occupancy import Kernel, calculate, curves
     from perfpipe.specs import architecture_of
 
+    if (gpu is None) == (cc is None):
+        raise click.UsageError("give either a GPU or --cc")
+    cc = cc or _capability(str(gpu))
     architecture = architecture_of(cc)
     kernel = Kernel(block, regs, _bytes(smem), barriers)
     if kernel.smem > architecture.smem_per_block:
@@ -66,6 +79,18 @@ def occupancy_command(
         click.echo(f"\n{name:>12}  occupancy")
         for value, occupancy in series:
             click.echo(f"{value:>12}  {occupancy:5.1f} %  {'#' * round(occupancy / 2.5)}")
+
+
+def _capability(gpu: str) -> str:
+    """Return the compute capability of a GPU; raises InputError unless the name means only one."""
+    from perfpipe.specs import search_specs
+
+    found = dict.fromkeys(spec.cc for spec in search_specs(gpu))
+    if not found:
+        raise InputError(f"unknown GPU '{gpu}' ('perfpipe gpu' lists them)")
+    if len(found) > 1:
+        raise InputError(f"'{gpu}' matches compute capabilities {' and '.join(found)}: use --cc")
+    return next(iter(found))
 
 
 def _bytes(text: str) -> int:

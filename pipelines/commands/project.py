@@ -14,7 +14,7 @@ from perfpipe.pipelines.options import resolve_store, step_range_option, store_o
     "target",
     required=True,
     metavar="GPU",
-    help="Target GPU, such as b200 ('perfpipe specs' lists the GPUs).",
+    help="Target GPU, such as b200 ('perfpipe gpu' lists the GPUs).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--md", is_flag=False, flag_value="-", metavar="[FILE]", help="Write Markdown.")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.lazy import WithViews, view_flag
 from perfpipe.pipelines.options import (
     limit_options,
     resolve_store,
@@ -29,7 +30,11 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     )
 
 
-@click.command("report")
+@click.command(
+    "report",
+    cls=WithViews,
+    views={"--findings": "findings", "--rules": "rules", "--tuning": "tuning"},
+)
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT|BATCH|FILE]...")
 @_output("html", "report.html", "Write a self-contained HTML page.")
 @_output("md", "report.md", "Write Markdown for a pull request.")
@@ -53,6 +58,9 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--all", "everything", is_flag=True, help="Print every table, not only the first screen."
 )
+@view_flag("--findings", "Show the verdict and every finding with its evidence.")
+@view_flag("--rules", "Run the expert rules of nsys analyze.")
+@view_flag("--tuning", "Summarize an autotuning run.")
 @window_option
 @step_range_option
 @limit_options
@@ -79,6 +87,9 @@ def report_command(
     every table.  Put names before any option that takes an optional FILE; otherwise a name is taken
     as FILE.
 
+    --findings, --rules and --tuning show one part and have options of their own: 'perfpipe report
+    --findings --help'.
+
     The report of a batch covers all its tasks: progress, failures, the best configurations and
     slow nodes.
 
@@ -89,6 +100,7 @@ def report_command(
     perfpipe report --md pr.md --figures png
     perfpipe report --index reports/
     perfpipe report gemm-2026b --baseline gemm-2026a --md pr.md
+    perfpipe report --findings gemm-2026
     """
     from perfpipe.pipelines.reading import with_files
     from perfpipe.pipelines.reporting import make_report, output, print_closing

@@ -1,4 +1,4 @@
-"""perfpipe rules."""
+"""perfpipe report --rules."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def rules_command(
     $PERFPIPE_THRESHOLDS to a TOML file to override them.
 
     \b
-    perfpipe rules
-    perfpipe rules -r gpu_gaps -r cuda_api_sync --limit 10
+    perfpipe report --rules
+    perfpipe report --rules -r gpu_gaps -r cuda_api_sync --limit 10
     """
     from perfpipe.analysis.rows import records_of
     from perfpipe.analysis.session import Session

@@ -1,4 +1,4 @@
-"""perfpipe tuning."""
+"""perfpipe report --tuning."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
 
     \b
     perfpipe run workloads/fused_matmul_tuning.yaml
-    perfpipe tuning
-    perfpipe tuning trials.jsonl
+    perfpipe report --tuning
+    perfpipe report --tuning trials.jsonl
     """
     from perfpipe.analysis.history import history_of_run, read_history
     from perfpipe.analysis.report.sections.tuning_history import tuning_tables

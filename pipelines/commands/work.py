@@ -12,9 +12,7 @@ from perfpipe.pipelines.options import resolve_store, store_option
 @click.argument("report", metavar="REPORT")
 @click.option("--flops", help="Floating-point operations per launch, such as 2*m*n*k.")
 @click.option("--bytes", "moved", help="Minimum number of bytes that a launch must move.")
-@click.option(
-    "--dtype", help="Data type that determines the peak FLOP rate (see 'perfpipe specs')."
-)
+@click.option("--dtype", help="Data type that determines the peak FLOP rate (see 'perfpipe gpu').")
 @click.option(
     "--kernel", metavar="REGEX", help="Apply only to launches whose full kernel name matches."
 )

@@ -15,7 +15,7 @@ _FILES, _BYTES = 200, 64 << 20
 #: Names that are not part of a candidate.
 _LEFT_OUT = {"__pycache__", ".git"}
 
-#: File in which a candidate may state its parameters, for `perfpipe tuning`.
+#: File in which a candidate may state its parameters, for `perfpipe report --tuning`.
 _PARAMETERS = "params.json"
 
 

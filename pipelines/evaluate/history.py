@@ -1,4 +1,4 @@
-"""Judgements as trials of a search, which `perfpipe tuning` reads; failures are data."""
+"""Judgements as trials of a search, which `perfpipe report --tuning` reads; failures are data."""
 
 from __future__ import annotations
 

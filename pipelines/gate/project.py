@@ -96,7 +96,7 @@ def gpu_named(words: str) -> GpuSpec:
     near = difflib.get_close_matches(words.casefold(), list(known), n=3, cutoff=0.5)
     close = list(dict.fromkeys(known[name].key for name in near))
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    raise InputError(f"--to {words}: unknown GPU{hint} ('perfpipe specs' lists them)")
+    raise InputError(f"--to {words}: unknown GPU{hint} ('perfpipe gpu' lists them)")
 
 
 def _listed(specs: Sequence[GpuSpec]) -> str:

@@ -107,7 +107,8 @@ def exported_calibration(path: Path) -> Calibration:
     found = exported(path).calibration
     if found is None:
         raise InputError(
-            f"{path}: has no calibration; run 'perfpipe calibrate', then 'baseline export'"
+            f"{path}: has no calibration; run 'perfpipe gate calibrate', then "
+            "'perfpipe gate baseline export'"
         )
     return found
 

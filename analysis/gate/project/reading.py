@@ -61,7 +61,7 @@ def gpu_of(con: DuckDBPyConnection, reports: Sequence[str]) -> GpuSpec:
         spec = find_spec(name, sms)
         if spec is None:
             what = f"{name} with {sms} SMs" if sms else name
-            raise InputError(f"{what}: no vendor peaks are known ('perfpipe specs' lists the GPUs)")
+            raise InputError(f"{what}: no vendor peaks are known ('perfpipe gpu' lists the GPUs)")
         found[spec.key] = spec
     if not found:
         raise InputError("these reports do not name their GPU")

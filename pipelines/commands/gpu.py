@@ -1,4 +1,4 @@
-"""perfpipe specs."""
+"""perfpipe gpu."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from dataclasses import asdict
 import click
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.lazy import WithViews
 from perfpipe.pipelines.options import json_document, json_option
 from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 
 
-@click.command("specs")
+@click.command("gpu", cls=WithViews, views={"occupancy": "occupancy"})
 @click.argument("gpu", required=False)
 @json_option()
-def specs_command(gpu: str | None, as_json: bool) -> None:
+def gpu_command(gpu: str | None, as_json: bool) -> None:
     """Show the vendors' published peak rates of all GPUs, or the details of one GPU.
 
-    GPU is a name or part of a name.
+    GPU is a name or part of a name.  Peaks are dense, in TFLOP/s (int8: TOP/s); peaks with 2:4
+    sparsity are listed separately.  'perfpipe gpu occupancy' calculates the occupancy of a kernel.
 
-    Peaks are dense, in TFLOP/s (int8: TOP/s); peaks with 2:4 sparsity are listed separately.
+    \b
+    perfpipe gpu
+    perfpipe gpu h200
+    perfpipe gpu occupancy h200 --block 256 --regs 64 --smem 48K
     """
     chosen = list(gpu_specs()) if gpu is None else search_specs(gpu)
     if not chosen:
-        raise InputError(f"unknown GPU '{gpu}' ('perfpipe specs' lists them)")
+        raise InputError(f"unknown GPU '{gpu}' ('perfpipe gpu' lists them)")
     if as_json:
         click.echo(json_document(gpus=[asdict(spec) for spec in chosen]))
     elif len(chosen) == 1:
