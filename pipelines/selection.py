@@ -128,7 +128,7 @@ def _read_from(store: Store, name: str) -> str:
             f"{name} is a trial: perfpipe query \"FROM trials WHERE trial_id = '{name}'\""
         )
     path = Path(name)
-    if not path.suffix and not path.exists():
+    if not is_path(name) and not path.exists():
         return _meant(name, ())
     there = str(path.resolve())
     every = [(own.report_id, own.source_name, own.source_path) for own in store.each_manifest()]
@@ -140,7 +140,17 @@ def _read_from(store: Store, name: str) -> str:
         raise InputError(f"'{name}' is ambiguous: {', '.join(found)}")
     if path.exists():
         raise InputError(f"{name} is not in the store; to read it: perfpipe ingest {name}")
-    return _meant(name, ())
+    raise InputError(no_such_file(name))
+
+
+def is_path(name: str) -> bool:
+    """Return whether a name looks like that of a file."""
+    return bool(Path(name).suffix) or "/" in name
+
+
+def no_such_file(name: str) -> str:
+    """Return the sentence on a file that neither exists nor was ever read."""
+    return f"{name}: no such file, and no such run, report or batch in the store"
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
