@@ -8,6 +8,7 @@ inverse follows the tool, not the arithmetic.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -84,6 +85,36 @@ def format_joules(joules: float) -> str:
     return format_rate(1e3 * joules, "mJ") if 0 < joules < 0.9995 else format_rate(joules, "J")
 
 
+#: Columns with positions in time, of which every digit counts.
+_POSITION = re.compile(r"(.*_)?(start|started|end|at|from|to|until|timestamp|offset)_ns")
+
+#: How values are shown, by the unit that the name of a column states.
+_BY_UNIT: dict[str, Callable[[float], str]] = {
+    "ns": lambda value: format_ns(value),
+    "us": lambda value: format_ns(1e3 * value),
+    "ms": lambda value: format_ns(1e6 * value),
+    "pct": lambda value: f"{value:.1f} %",
+    "bytes": lambda value: format_bytes(value),
+    "flop_per_s": lambda value: format_rate(value, "FLOP/s"),
+    "bytes_per_s": lambda value: format_rate(value, "B/s"),
+    "hz": lambda value: format_rate(value, "Hz"),
+    "mhz": lambda value: f"{value:,.0f} MHz",
+}
+_UNIT = re.compile(rf"(?:.*_)?({'|'.join(sorted(_BY_UNIT, key=len, reverse=True))})(?:_of_\w+)?")
+
+
+def in_unit(column: str, value: float) -> str | None:
+    """Return a value of a column with the unit that its name states; None if it states none.
+
+    >>> in_unit("idle_ns", 24786815), in_unit("pct_of_peak", 75.2129), in_unit("launches", 12)
+    ('24.8 ms', '75.2 %', None)
+    """
+    if _POSITION.fullmatch(column):
+        return f"{value:,} ns"
+    match = _UNIT.fullmatch(column)
+    return _BY_UNIT[match[1]](value) if match else None
+
+
 def words(name: str) -> str:
     """Return an identifier as words: partial_wave becomes partial wave."""
     return _WORDS.get(name) or name.replace("_", " ")
@@ -108,6 +139,18 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was, in its largest unit.
+
+    >>> ago(20), ago(100), ago(7300)
+    ('just now', '1 minute ago', '2 hours ago')
+    """
+    for noun, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            return f"{counted(int(seconds // size), noun)} ago"
+    return "just now"
 
 
 def gpu_name(device: int | None) -> str:

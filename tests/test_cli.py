@@ -139,6 +139,7 @@ def test_query_formats(cli: Cli, stored: Stored, tmp_path: Path) -> None:
     assert cli("query", sql) == 0
     assert cli.out.splitlines()[0].split() == ["operation", "count", "total_time_ns"]
     assert "[CUDA memcpy Device-to-Host]" in cli.out
+    assert "227 ms" in cli.out and "227304355" not in cli.out, "a table has units"
     assert cli("query", sql, "--format", "csv") == 0
     rows = list(csv.DictReader(io.StringIO(cli.out)))
     assert rows[0]["total_time_ns"] == "227304355"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.units import DECIMAL_PREFIXES, base_unit, format_bytes, format_ns
+from perfpipe.units import DECIMAL_PREFIXES, ago, base_unit, format_bytes, format_ns, in_unit
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,33 @@ def test_sizes_and_times_for_people() -> None:
         "1.23 ms",
         "1.5 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "shown"),
+    [
+        ("idle_ns", 24786815, "24.8 ms"),
+        ("median_ms", 0.004266, "4.27 us"),
+        ("api_start_ns", 1234567890, "1,234,567,890 ns"),
+        ("until_ns", 5, "5 ns"),
+        ("share_pct", 75.2129, "75.2 %"),
+        ("pct_of_peak", 97.0245, "97.0 %"),
+        ("max_bytes", 1500, "1.5 kB"),
+        ("flop_per_s", 7.56614e14, "757 TFLOP/s"),
+        ("dram_bytes_per_s", 4.8e12, "4.8 TB/s"),
+        ("sm_clock_hz", 1.672e9, "1.67 GHz"),
+        ("sm_mhz", 1672.0, "1,672 MHz"),
+        ("launches", 12, None),
+        ("rank", 1, None),
+        ("columns", 3, None),
+    ],
+)
+def test_the_name_of_a_column_states_its_unit(column: str, value: float, shown: str | None) -> None:
+    assert in_unit(column, value) == shown
+
+
+def test_ages() -> None:
+    ages = [ago(seconds) for seconds in (-5, 59, 60, 7300, 86_400, 9e5)]
+    assert ages == [
+        "just now", "just now", "1 minute ago", "2 hours ago", "1 day ago", "10 days ago",
+    ]  # fmt: skip

@@ -54,7 +54,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="Output format.",
+    help="Output format: table shows values with units, the other formats show every digit.",
 )
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
@@ -265,7 +265,7 @@ def _as_table(names: list[str], found: Iterable[tuple[Any, ...]], *, limit: int)
             escape(visible_line(name)), justify="right" if numeric else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*(escape(_cell(value)) for value in row))
+        table.add_row(*(escape(_cell(*own)) for own in zip(names, row, strict=True)))
     buffer = io.StringIO()
     Console(file=buffer, width=width, color_system=None).print(table)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
@@ -275,7 +275,13 @@ def _as_table(names: list[str], found: Iterable[tuple[Any, ...]], *, limit: int)
     yield "\n".join(lines) + "\n"
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
+    """Return a cell of a table, with the unit that the name of its column states."""
     if value is None:
         return "NULL"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        from perfpipe.units import in_unit
+
+        if shown := in_unit(name, value):
+            return shown
     return f"{value:.6g}" if isinstance(value, float) else visible_line(str(value))
