@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from test_budget_oracle import category_at, launch_gap_limit, short_gaps, timelines
 
 from perfpipe.analysis.windows import VIEWS_USED, choose_ranges, choose_time
+from perfpipe.units import format_ns
 
 Timeline = dict[str, list[dict[str, Any]]]
 
@@ -94,7 +95,7 @@ def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
         row["category"]: row["time_ns"] for row in budget
     }
     assert cli("budget", "--window", "whole") == 0
-    assert ": whole, " in cli.out
+    assert ": whole, " in cli.out and "sum" not in cli.out
     assert cli("budget", "--window", "3") == 0
     assert ": step 3, " in cli.out
     assert cli("budget", "--window", "99") == 2
@@ -102,6 +103,15 @@ def test_the_command(cli: Cli, stored: Callable[..., list[str]]) -> None:
     assert cli("budget", "--nvtx", "backward", "--limit", "3") == 0
     assert cli.out.count(": backward, ") == 3
     assert "first 3 of 8" in cli.err
+    lines = cli.out.splitlines()
+    (at,) = (at for at, line in enumerate(lines) if "sum of 3 windows of backward" in line)
+    shown = {line.split()[0]: " ".join(line.split()[1:3]) for line in lines[at + 1 :]}
+    assert cli("budget", "--nvtx", "backward", "--limit", "3", "--json") == 0
+    sums: Counter[str] = Counter()
+    for row in json.loads(cli.out)["windows"]:
+        sums[row["category"]] += row["time_ns"]
+    assert lines[at].endswith(f", {format_ns(sums.total())}")
+    assert shown == {name: format_ns(time) for name, time in sums.items() if time}
     assert cli("budget", "--from", "20ms", "--to", "0.0255s") == 0
     assert "chosen time, 20.000 to 25.500 ms" in cli.out
 

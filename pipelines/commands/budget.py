@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
 
 import click
 
@@ -15,7 +20,7 @@ from perfpipe.pipelines.options import (
     store_option,
     window_option,
 )
-from perfpipe.units import gpu_name
+from perfpipe.units import format_ns, gpu_name
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -108,14 +113,55 @@ def budget_command(
         return
     if not rows:
         raise InputError("no GPU operations in the selection")
-    last = None
+    for own in _windows(rows):
+        click.echo("\n".join(_lines(own)))
+    for several in _by_gpu(rows):
+        click.echo("\n".join(_sum(several)))
+
+
+Rows = list[dict[str, Any]]
+
+
+def _windows(rows: Rows) -> list[Rows]:
+    """Return the rows of each window."""
+    return [[*own] for _, own in itertools.groupby(rows, key=itemgetter("window_index"))]
+
+
+def _by_gpu(rows: Rows) -> list[Rows]:
+    """Return the rows of each GPU that has several windows."""
+    gpus: dict[tuple[str, int | None], Rows] = {}
     for row in rows:
-        if row["window_index"] != last:
-            last = row["window_index"]
-            click.echo(
-                f"{row['source_name']} {gpu_name(row['device'])}: {row['window_name']}, "
-                f"{row['window_start_ns'] / 1e6:.3f} to {row['window_end_ns'] / 1e6:.3f} ms"
-            )
-        if row["time_ns"]:
-            spent = f"{row['time_ns'] / 1e3:>14,.3f} us{row['share_pct']:>7.1f} %"
-            click.echo(f"  {row['category']:<18}{spent}")
+        gpus.setdefault((row["source_name"], row["device"]), []).append(row)
+    return [own for own in gpus.values() if len({row["window_index"] for row in own}) > 1]
+
+
+def _lines(window: Rows) -> Iterator[str]:
+    """Yield the budget of a window."""
+    first = window[0]
+    start, end = (first[name] / 1e6 for name in ("window_start_ns", "window_end_ns"))
+    yield f"{_gpu(first)}: {first['window_name']}, {start:,.3f} to {end:,.3f} ms"
+    yield from _categories({row["category"]: row["time_ns"] for row in window})
+
+
+def _sum(rows: Rows) -> Iterator[str]:
+    """Yield the sum of the budgets of a GPU's windows."""
+    times: Counter[str] = Counter()
+    for row in rows:
+        times[row["category"]] += row["time_ns"]
+    windows = len({row["window_index"] for row in rows})
+    names = {row["window_name"] for row in rows}
+    what = f" of {min(names)}" if len(names) == 1 else ""
+    yield f"{_gpu(rows[0])}: sum of {windows:,} windows{what}, {format_ns(times.total())}"
+    yield from _categories(dict(times.most_common()))
+
+
+def _gpu(row: dict[str, Any]) -> str:
+    return f"{row['source_name']} {gpu_name(row['device'])}"
+
+
+def _categories(times: dict[str, int]) -> Iterator[str]:
+    """Yield the categories that take time, with their shares."""
+    whole = sum(times.values())
+    for category, time_ns in times.items():
+        if time_ns:
+            yield f"  {category:<18}{format_ns(time_ns):>10}{100 * time_ns / whole:>7.1f} %"
