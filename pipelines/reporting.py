@@ -138,12 +138,10 @@ def output(
     md: str | None = None,
     as_json: str | None = None,
     figures: Literal["svg", "png"] | None = None,
-    quiet: bool = False,
 ) -> None:
-    """Write the requested formats of a report and print their paths; the path `-` is stdout.
+    """Write the requested formats of a report; the path `-` is stdout.
 
-    `figures` are written to a directory next to the Markdown file, which shows them.  With `quiet`,
-    no path is printed, since stdout has other output.
+    `figures` are written to a directory next to the Markdown file, which shows them.
     """
     markdown: Callable[[Report], str] = render_markdown
     if figures and md is not None:
@@ -156,8 +154,6 @@ def output(
             click.echo(render(report), nl=False)
         elif target is not None:
             write_text(Path(target), render(report))
-            if not quiet:
-                click.echo(target)
 
 
 def report_of_run(
@@ -171,20 +167,24 @@ def report_of_run(
 ) -> None:
     """Write the report of a run as HTML and Markdown, and print its conclusions.
 
-    A file without a given name gets the default name, with a number if that exists.  With `quiet`,
-    or if a report goes to stdout, nothing else is printed there.
+    A file without a given name gets the default name, with a number if that exists; a run in which
+    everything failed has nothing to show in such a file.  With `quiet`, or if a report goes to
+    stdout, nothing else is printed there.
     """
-    usual_html, usual_md = _free("report.html", "report.md")
     report = make_report(store, [run.run_id], step_range=step_range, page=True)
-    targets = [html or usual_html, md or usual_md]
-    output(report, html=targets[0], md=targets[1], quiet=True)
+    html_file, md_file = html, md
+    if any(task.done or task.reports for task in run.tasks):
+        usual_html, usual_md = _free("report.html", "report.md")
+        html_file, md_file = html or usual_html, md or usual_md
+    output(report, html=html_file, md=md_file)
+    targets = [name for name in (html_file, md_file) if name is not None]
     if quiet or "-" in targets:
         return
     print_closing(report, targets, store)
     kept = [
         name
         for name, given in (("report.html", html), ("report.md", md))
-        if given is None and name not in targets
+        if targets and given is None and name not in targets
     ]
     if kept:
         say(f"{' and '.join(kept)} of an earlier run kept; to choose names, use --html and --md")

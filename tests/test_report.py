@@ -56,7 +56,9 @@ def _page(path: Path) -> _Page:
 
 def test_a_report_of_ingested_files(cli: Cli, stored: Stored, pages: Pages, tmp_path: Path) -> None:
     assert cli("report", *stored(*STEP), "--html", "--md", "--json", "report.json") == 0
-    assert cli.out.split() == ["report.html", "report.md", "report.json"]
+    said = cli.out.splitlines()
+    assert said[-1] == "Report: report.html, report.md, report.json"
+    assert "A step takes" in cli.out, "the verdict is printed too"
     for name in ("report.html", "report.md"):
         same = (tmp_path / name).read_bytes() == (pages(*STEP) / name).read_bytes()
         assert same, "byte for byte that of another store"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -195,6 +196,18 @@ def test_failures_are_data_and_the_rest_goes_on(
     assert "longer than 8 s" in errors[3]
     assert not any(task.times_ms for task in run.tasks[1:])
     assert "wrong result" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_failed_leaves_no_empty_page(cli: Cli, tmp_path: Path) -> None:
+    words = ("run", "--collector", "timing")
+    fails = ("--", sys.executable, "-c", "raise SystemExit(1)")
+    assert cli(*words, *fails, report=True) == 1
+    assert "No verdict: the program failed" in cli.out and "Report:" not in cli.out
+    assert not [*tmp_path.glob("report*")]
+    assert cli(*words, "--md", "asked.md", *fails, report=True) == 1
+    assert cli.out.splitlines()[-1] == "Report: asked.md"
+    assert "No verdict" in (tmp_path / "asked.md").read_text()
+    assert not [*tmp_path.glob("report*")]
 
 
 def test_known_profiler_messages_are_explained(

@@ -43,7 +43,7 @@ def write_pages(directory: BatchDirectory, state: BatchState, cluster: Cluster |
     items = items_of(directory, state, folder, cluster)
     report = batch_report(directory.batch, items, pages_of_runs(directory, folder), state.unasked)
     paths = {kind: str(folder / f"report.{kind}") for kind in ("html", "md", "json")}
-    output(report, html=paths["html"], md=paths["md"], as_json=paths["json"], quiet=True)
+    output(report, html=paths["html"], md=paths["md"], as_json=paths["json"])
     write_text(folder / "junit.xml", junit(directory.batch, items))
 
 
@@ -55,7 +55,7 @@ def write_run_page(directory: BatchDirectory, run: RunRecord) -> None:
     """
     if directory.batch.pages and 0 < len(run.reports) <= _MOST_REPORTS:
         page = directory.store.runs_dir / run.run_id / _PAGE
-        output(make_report(directory.store, [run.run_id], page=True), html=str(page), quiet=True)
+        output(make_report(directory.store, [run.run_id], page=True), html=str(page))
 
 
 def page_of(store: Store, batch_id: str, folder: Path) -> Report:

@@ -282,7 +282,7 @@ class _Running:
                 return summary_of(self.store, result.reports, record)
             report, summary = report_with_summary(self.store, record)
             page = self.directory.task_directory(self.task) / "report.html"
-            output(report, html=str(page), quiet=True)
+            output(report, html=str(page))
             return replace(summary, page=page.name)
         except PerfpipeError as error:
             say(f"cannot summarize {self.task.label}: {error}")

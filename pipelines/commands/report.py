@@ -83,9 +83,11 @@ def report_command(
     A name is the id of a run, report or batch, or a prefix of the id; @1 for the newest run, @2 for
     the one before it; or the name of a workload, for its newest run.  A name can also be a file or
     directory, which is then ingested first.  The default is the latest run, or all reports if the
-    store has no runs.  Without options, the command prints the first screen; with --all, it prints
-    every table.  Put names before any option that takes an optional FILE; otherwise a name is taken
-    as FILE.
+    store has no runs.
+
+    The command prints the first screen, or every table with --all.  --html and --md also write
+    files.  If a report goes to stdout, nothing else is printed there.  Put names before any option
+    that takes an optional FILE; otherwise a name is taken as FILE.
 
     --findings, --rules and --tuning show one part and have options of their own: 'perfpipe report
     --findings --help'.
@@ -126,10 +128,10 @@ def report_command(
     else:
         report = make_report(store, names, baseline, step_range, window, page=as_html is not None)
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
-    if as_html is None and as_md is None and as_json is None:
-        if not everything:
-            print_closing(report, [], store)
-            return
+    files = [name for name in (as_html, as_md, as_json) if name is not None]
+    if everything and not files:
         from perfpipe.pipelines.console import stdout
 
         print_terminal(report, stdout(highlight=True))
+    elif "-" not in files:
+        print_closing(report, files, store)
