@@ -286,6 +286,11 @@ class Report:
         return ". ".join(statement.text.rstrip(".") for statement in self.statements)
 
     @property
+    def headline(self) -> str:
+        """The verdict of the first screen, else the statements."""
+        return self.opening.verdict.text if self.opening else self.verdict
+
+    @property
     def tables(self) -> tuple[Table, ...]:
         """The tables of all sections, in order."""
         return tuple(table for section in self.sections for table in section.tables)

@@ -21,6 +21,7 @@ from perfpipe.analysis.report import before as kernels_before
 from perfpipe.analysis.report.build import VIEWS_USED, build_report
 from perfpipe.analysis.session import Session
 from perfpipe.batchrecord import TaskSummary
+from perfpipe.headlinerecord import keep
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.gate.sides import is_exported, selected
 from perfpipe.pipelines.query_timeout import within
@@ -92,7 +93,7 @@ def _make(
         store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
     ) as session:
         session.check_window()
-        return build_report(
+        report = build_report(
             session.con,
             chosen.reports,
             chosen.run,
@@ -102,7 +103,10 @@ def _make(
             chosen.left_out,
             before,
         )
-    raise AssertionError("unreachable")
+    usual = window == STEADY and not isinstance(step_range, int) and not baseline
+    if usual and named.run is not None and named.run.status != "running":
+        keep(store, named.run, report.headline)
+    return report
 
 
 def _kernels(store: Store, baseline: Sequence[str]) -> kernels_before.Kernels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 if TYPE_CHECKING:
     from perfpipe.manifest import Manifest
     from perfpipe.runrecord import RunRecord
+    from perfpipe.store import Store
     from perfpipe.trialrecord import Trial
 
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 @store_option
 def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
     """List runs, trials, and reports that belong to no run, the newest first.
+
+    The line below a run is the verdict of its last report.
 
     Wherever a command takes a run, the number @1, @2, ... of this list stands for it, and the name
     of a workload stands for its newest run.
@@ -49,13 +53,14 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
     if as_json:
         click.echo(
             json_document(
-                runs=[_run(number, run) for number, run in enumerate(runs, 1)],
+                runs=[_run(number, run, store) for number, run in enumerate(runs, 1)],
                 trials=[_trial(trial) for trial in trials],
                 reports=[_report(own) for own in others[:limit]],
             )
         )
         return
-    _show([_cells_of_run(_run(number, run)) for number, run in enumerate(runs, 1)])
+    rows = [_run(number, run, store) for number, run in enumerate(runs, 1)]
+    _show([_cells_of_run(row) for row in rows], below=[row["headline"] for row in rows])
     _show([tuple(str(text) for text in _trial(trial).values()) for trial in trials], "Trials:")
     found = [tuple(str(text) for text in _report(own).values()) for own in others[:limit]]
     _show(found, "Reports of no run:")
@@ -64,8 +69,10 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
         click.echo(f"{left[0]:,} more runs and {left[1]:,} more reports: --limit", err=True)
 
 
-def _run(number: int, run: RunRecord) -> dict[str, Any]:
+def _run(number: int, run: RunRecord, store: Store) -> dict[str, Any]:
     """Return what is listed of a run."""
+    from perfpipe.headlinerecord import headline_of
+
     times = sorted(ms for task in run.tasks if (ms := task.median_ms) is not None)
     return {
         "name": f"@{number}",
@@ -78,6 +85,7 @@ def _run(number: int, run: RunRecord) -> dict[str, Any]:
         "shortest_ms": times[0] if times else None,
         "longest_ms": times[-1] if times else None,
         "machine": _machine(run),
+        "headline": headline_of(store, run),
     }
 
 
@@ -134,14 +142,18 @@ def _minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def _show(rows: list[tuple[str, ...]], title: str = "") -> None:
-    """Print rows in columns; a terminal breaks lines that are too long."""
+def _show(
+    rows: list[tuple[str, ...]], title: str = "", below: Sequence[str | None] | None = None
+) -> None:
+    """Print rows in columns, with a line below some; a terminal breaks lines that are too long."""
     from perfpipe.visible import visible_line
 
     if rows and title:
         click.echo(title)
     shown = [[visible_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
+    for row, line in zip(shown, below or [None] * len(rows), strict=True):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+        if line:
+            click.echo(f"{' ' * widths[0]}  {visible_line(line)}")
