@@ -20,7 +20,7 @@ from perfpipe.pipelines.search import Search
 from perfpipe.pipelines.tasks import Task, directory_of, task_of
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.store import Store
-from perfpipe.units import counted
+from perfpipe.units import counted, format_ns
 
 #: Returns the first screen of a run that is not complete.
 Preview = Callable[[RunRecord], str]
@@ -156,9 +156,9 @@ def _line(plan: Plan, result: TaskResult, verb: str) -> str:
     what = result.label if result.params else plan.workload.name
     if not result.done:
         return f"{what}: FAILED: {result.error}"
-    median = "" if result.wall_s is None else f", {result.wall_s:.4g} s"
+    median = "" if result.wall_s is None else f", {format_ns(1e9 * result.wall_s)}"
     if result.median_ms is not None:
-        median = f", median {result.median_ms:.4g} ms"
+        median = f", median {format_ns(1e6 * result.median_ms)}"
     return f"{what}: {verb}{median}, {counted(len(result.reports), 'report')}"
 
 
