@@ -115,6 +115,16 @@ def exit_sentence(code: int) -> str:
         return f"exit code {code}"
 
 
+def ended(code: int) -> str:
+    """Return the same as a verb.
+
+    >>> ended(3), ended(-9)
+    ('exited with code 3', 'was killed by SIGKILL')
+    """
+    how = exit_sentence(code)
+    return f"was {how}" if how.startswith("killed") else f"exited with code {code}"
+
+
 def _exception(text: str) -> str | None:
     """Return the exception of the first process that failed; None if none was printed."""
     lines = list(_lines(text))

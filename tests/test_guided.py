@@ -135,7 +135,7 @@ def test_a_timeline_without_kernels_is_no_failure(
         ("ncu-endless", 1, None),
         ("ncu-hang", 1, "ncu was stopped at its limit of 2 s, after 1 of 2 launches; raise "
          "collect.ncu.time_limit to profile more"),
-        ("ncu-late-crash", 1, "ncu was killed by signal 11 after 1 of 2 launches; its report is kept"),
+        ("ncu-late-crash", 1, "ncu was killed by SIGSEGV after 1 of 2 launches; its report is kept"),
     ],
 )  # fmt: skip
 def test_what_was_profiled_is_kept(
@@ -231,7 +231,7 @@ def test_an_export_shows_whether_the_launched_process_works(
 @pytest.mark.parametrize(
     ("fault", "failure", "sentences"),
     [
-        ("ncu-crash", "profiler", ("ncu was killed by signal 11", "may avoid it")),
+        ("ncu-crash", "profiler", ("ncu was killed by SIGSEGV", "may avoid it")),
         ("ncu-stuck", "timeout", ("stopped at its limit of 2 s without a report", "time_limit")),
     ],
 )

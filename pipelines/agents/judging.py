@@ -16,6 +16,7 @@ from perfpipe.errors import InputError, PerfpipeError, did_you_mean
 from perfpipe.pipelines.agents import trying
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.workload import Workload, load_workload
 
@@ -190,7 +191,7 @@ class Jobs:
         try:
             job.result = job.read(json.loads(done.stdout))
         except (ValueError, KeyError, TypeError):
-            self._end(job, FAILED, done.complaint() or f"exit code {done.returncode}")
+            self._end(job, FAILED, done.complaint() or exit_sentence(done.returncode))
             return
         self._end(job, DONE)
 

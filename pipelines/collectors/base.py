@@ -11,6 +11,7 @@ from typing import Protocol
 
 from perfpipe.cores import cores
 from perfpipe.errors import TaskFailed, ToolMissing
+from perfpipe.pipelines.complaint import ended
 from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.process import Finished
@@ -238,11 +239,4 @@ def check(finished: Finished, what: str, timeout: float | None, kind: str = "pro
         return
     advice = explain(finished.stdout + finished.stderr)
     reason = advice or finished.complaint() or "no output"
-    raise ProgramFailed(kind, f"{what} {ended(finished)}: {reason}", finished.returncode)
-
-
-def ended(finished: Finished) -> str:
-    """Return how a failed launch ended, in words."""
-    if finished.returncode < 0:
-        return f"was killed by signal {-finished.returncode}"
-    return f"exited with code {finished.returncode}"
+    raise ProgramFailed(kind, f"{what} {ended(finished.returncode)}: {reason}", finished.returncode)

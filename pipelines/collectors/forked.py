@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from perfpipe.errors import PerfpipeError
 from perfpipe.ingest.nsys.forked_stacks import ForkedStacks, add_to_export
 from perfpipe.pipelines.collectors import pyspy
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import Finished
 from perfpipe.scratch import scratch
 
@@ -316,7 +317,7 @@ def _is_python(pid: int) -> bool:
 def _why(root: int, finished: Finished) -> str:
     """Return the reason why py-spy failed, as a sentence."""
     said = [line for line in finished.stderr.splitlines() if line and not line.startswith("[")]
-    reason = said[0].removeprefix("Error: ") if said else f"exit code {finished.returncode}"
+    reason = said[0].removeprefix("Error: ") if said else exit_sentence(finished.returncode)
     # py-spy reports a process that it may not read like one that it does not know.
     if "Permission" in reason or not _may_read(root) or _is_restricted():
         return _DENIED

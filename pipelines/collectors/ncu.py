@@ -17,7 +17,6 @@ from perfpipe.pipelines.collectors.base import (
     Context,
     Job,
     ProgramFailed,
-    ended,
     interrupting,
 )
 from perfpipe.pipelines.collectors.guide import (
@@ -30,6 +29,7 @@ from perfpipe.pipelines.collectors.guide import (
 )
 from perfpipe.pipelines.collectors.ncu_watch import MARK_VARIABLE, Seen
 from perfpipe.pipelines.collectors.nsys import children_work
+from perfpipe.pipelines.complaint import ended
 from perfpipe.pipelines.process import Finished
 from perfpipe.pipelines.tools import explain, require_tool
 from perfpipe.pipelines.workload import CollectNcu
@@ -278,7 +278,9 @@ class _Guided:
                 f"without another one: {_RANKS if self.guide.ranks else _TUNES}",
             )
         if not finished.ok and not seen.stopped:
-            return (f"ncu {ended(finished)} after {so_far} launches; its report is kept",)
+            return (
+                f"ncu {ended(finished.returncode)} after {so_far} launches; its report is kept",
+            )
         return ()
 
     def _of_all(self) -> str:
@@ -304,4 +306,4 @@ class _Guided:
         if finished.ok:
             return ProgramFailed("profiler", f"ncu did not write {self.report.name}: {reason}")
         way_out = "" if known else "; 'ncu: {replay_mode: application}' may avoid it"
-        return ProgramFailed("profiler", f"ncu {ended(finished)}: {reason}{way_out}")
+        return ProgramFailed("profiler", f"ncu {ended(finished.returncode)}: {reason}{way_out}")

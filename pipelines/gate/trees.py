@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfpipe.errors import InputError, TaskFailed
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.gate.commits import git
 from perfpipe.pipelines.git import run_git
 from perfpipe.pipelines.process import Finished, run
@@ -105,4 +106,4 @@ def _check(done: Finished, what: str) -> None:
 def _why(done: Finished) -> str:
     if done.timed_out:
         return f"it took longer than {done.seconds:.0f} s"
-    return done.complaint() or f"exit code {done.returncode}"
+    return done.complaint() or exit_sentence(done.returncode)

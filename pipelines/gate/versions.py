@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfpipe.errors import InputError, TaskFailed, ToolMissing, did_you_mean
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.gate.arms import Arm, Source, arm_of
 from perfpipe.pipelines.process import Finished, run
 from perfpipe.pipelines.program import python_in
@@ -174,4 +175,4 @@ def _interpreter(source: Source) -> str:
 def _check(done: Finished, what: str) -> None:
     if not done.ok:
         why = "it took too long" if done.timed_out else done.complaint()
-        raise TaskFailed(f"{what}: {why or f'exit code {done.returncode}'}")
+        raise TaskFailed(f"{what}: {why or exit_sentence(done.returncode)}")
