@@ -74,24 +74,20 @@ def command_line() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def commands_below(
-    command: click.Command, context: click.Context
-) -> Iterator[tuple[str, click.Command]]:
-    """Yield the commands of a group, or the views of a command, with their names."""
+def _command(command: click.Command, path: str, parent: click.Context | None) -> list[str]:
+    # The name of a view is that of its command and a word.
+    within = "" if parent is None else f"{parent.command_path} "
+    name = path.removeprefix(within)
+    context = click.Context(command, info_name=name, parent=parent, terminal_width=90)
+    lines = [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
     if isinstance(command, WithViews):
-        yield from ((word, load(name)) for word, name in command.views.items())
+        for word, name in command.views.items():
+            lines += _command(load(name), f"{path} {word}", parent)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             if below is not None:
-                yield name, below
-
-
-def _command(command: click.Command, path: str, parent: click.Context | None) -> list[str]:
-    context = click.Context(command, info_name=path.split()[-1], parent=parent, terminal_width=90)
-    lines = [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
-    for name, below in commands_below(command, context):
-        lines += _command(below, f"{path} {name}", context)
+                lines += _command(below, f"{path} {name}", context)
     return lines
 
 

@@ -203,8 +203,8 @@ def resume_command(
     """Resubmit tasks that did not succeed and are not running.
 
     The new jobs get the Slurm options that apply now: those of perfpipe.toml and of the workload
-    file, which may have been edited, then those of 'batch submit', then those given here.  They
-    stay for later jobs of the batch.
+    file, which may have been edited, then those of 'batch submit', then those given here.
+    Later jobs of the batch keep these options.
 
     \b
     perfpipe batch resume

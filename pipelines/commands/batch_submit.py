@@ -46,10 +46,10 @@ _SLURM: dict[str, tuple[str, str]] = {
         "Processes that srun starts per node [default: one per GPU; one for torchrun].",
     ),
     "job-name": ("NAME", "Name of the jobs."),
-    "comment": ("TEXT", "Text behind perfpipe's comment of a job."),
+    "comment": ("TEXT", "Text to add to the comment that perfpipe gives its jobs."),
     "dependency": ("JOBS", "What the first jobs wait for, such as afterok:1234."),
     "log-dir": ("DIR", "Directory for the logs of jobs."),
-    "mail-user": ("NAME", "Who gets a mail when the batch is complete."),
+    "mail-user": ("NAME", "User who receives an email when the batch is complete."),
     "array-parallelism": ("N", "Maximum number of jobs that run at a time."),
     "tasks-per-job": (
         "N",

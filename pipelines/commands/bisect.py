@@ -76,9 +76,10 @@ def bisect_command(**given: Any) -> None:
     """Find the commit or package version that changed the time of a program.
 
     GOOD and BAD are compared first.  If they do not differ, the answer is "not reproducible".  Each
-    probe then launches a commit in turns with GOOD and BAD, in random order, until it is clear
-    which of them its time is like.  Last, fresh rounds compare the commit with the one before it.
-    Slowdowns and speedups are found alike.  Programs run without a profiler.
+    probe then alternates launches of a commit, GOOD and BAD, in random order, until the time of the
+    commit clearly matches that of GOOD or BAD.  Finally, fresh rounds compare the commit that was
+    found with the one before it.  Both slowdowns and speedups are found.  Programs run without a
+    profiler.
 
     \b
     perfpipe bisect --git v1.2..HEAD -- python bench.py

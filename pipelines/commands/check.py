@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     type=click.Choice(["time", "energy"]),
     default="time",
     show_default=True,
-    help="What decides: the time, or the energy of a step that perfpipe observed, else of an "
-    "execution.",
+    help="Quantity to compare: time, or energy (per step if perfpipe observed the steps, else "
+    "per execution).",
 )
 @click.option(
     "--confirms",

@@ -233,9 +233,9 @@ def _clock(
 def speedscope_command(output: Path, **part: Any) -> None:
     """Write the sampled stacks of the host for speedscope.app.
 
-    The file has a profile for each GPU, in which the weight of a stack is the idle time of the GPU
-    meanwhile, and a profile for each sampled thread, in which the weight is the time of the
-    sample.  With --window or --step, only this part of the timeline counts.
+    The file has a profile for each GPU and one for each sampled thread.  In the profile of a GPU,
+    the weight of a stack is the time for which the GPU was idle; in that of a thread, it is the
+    time of the sample.  With --window or --step, only this part of the timeline counts.
 
     \b
     perfpipe export speedscope

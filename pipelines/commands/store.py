@@ -24,7 +24,7 @@ def store_command() -> None:
 @json_option()
 @store_option
 def ls_command(as_json: bool, store_path: str | None) -> None:
-    """List the reports (id, kind, rows, size, name, warnings) and the trials of 'perfpipe try'."""
+    """List the reports and trials: id, kind, rows, size, name, warnings."""
     store = resolve_store(store_path, must_exist=True)
     trials = store.trials()
     if as_json:
@@ -65,7 +65,7 @@ def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
 @json_option()
 @store_option
 def compact_command(grace: float, as_json: bool, store_path: str | None) -> None:
-    """Combine many reports, and small segments, into one file per table, which speeds up queries.
+    """Merge small reports and segments into one file per table, to speed up queries.
 
     Each report can still be queried, reported on and removed individually.  Other commands can read
     and write the store during compaction, and an interruption does not lose data.  The first
@@ -118,7 +118,7 @@ def gc_command(older_than: float, store_path: str | None) -> None:
 @json_option()
 @store_option
 def verify_command(as_json: bool, store_path: str | None) -> None:
-    """Check every report, run and trial: files, sizes, checksums, rows, columns, versions.
+    """Check every report, run and trial: files, checksums, rows, columns and versions.
 
     Exits with code 2 if anything is damaged.
     """

@@ -64,7 +64,7 @@ class _TryCommand(WithSubject):
 @click.option(
     "--levers",
     metavar="NAME[,NAME]",
-    help="Try these levers, whatever the findings are; NAME* stands for all variants.",
+    help="Try these levers, regardless of the findings; NAME* stands for all variants.",
 )
 @click.option(
     "--most", type=click.IntRange(1), metavar="N", help="Try at most this number of levers."
@@ -121,7 +121,8 @@ class _TryCommand(WithSubject):
 @click.option(
     "--sensitivity",
     is_flag=True,
-    help="Slow one resource at a time instead, and show which of them the step waits for.",
+    help="Instead of trying levers, slow one resource at a time, and show which resource the step "
+    "waits for.",
 )
 @click.option(
     "--fail-on",
