@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 from perfpipe.blas import load_numpy
@@ -68,7 +69,8 @@ class _Worker:
     def __init__(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs,))
-        self.process.start()
+        with _no_main():
+            self.process.start()
         _all.add(self)
         theirs.close()
         self.task: Any = None
@@ -99,6 +101,20 @@ class _Worker:
         """Close the connection to a process that has ended, or is about to."""
         self.connection.close()
         _all.discard(self)
+
+
+@contextlib.contextmanager
+def _no_main() -> Iterator[None]:
+    """Start processes that do not import the main module of this one.
+
+    It may be a script that uses perfpipe: each worker would run the script again.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 _idle: list[_Worker] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -56,6 +58,30 @@ def test_a_worker_does_without_pandas() -> None:
     """It takes as long to import as a small report to read, and is installed here."""
     assert find_spec("pandas")
     assert _answers(("list", "")) == [([1, 2], False)]
+
+
+#: A script without a guard, which ingests as it runs.
+SCRIPT = """
+import sys
+from pathlib import Path
+from perfpipe.pipelines.ingesting import ingest_many
+from perfpipe.store import Store
+print("ran")
+print([*ingest_many([Path(sys.argv[1])], Store("store"), jobs=1)][0].new)
+"""
+
+
+@pytest.mark.parametrize("piped", [False, True], ids=["file", "stdin"])
+def test_a_worker_does_not_run_the_script_that_uses_perfpipe(
+    piped: bool, expand: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-" if piped else "script.py", expand("nsys/memcpy.sqlite")],
+        input=SCRIPT if piped else None, cwd=tmp_path, capture_output=True, text=True,
+        timeout=120, env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("ran\nTrue\n", "")
 
 
 @pytest.mark.parametrize(
