@@ -69,8 +69,12 @@ def another(con: DuckDBPyConnection) -> DuckDBPyConnection:
 def _watch(con: DuckDBPyConnection) -> DuckDBPyConnection:
     if _watched is not None:
         _watched.append(con)
-    # DuckDB's progress bar would mix with the progress bar of perfpipe.
-    con.execute("SET enable_progress_bar = false")
+    import duckdb
+
+    # DuckDB's progress bar would mix with the progress bar of perfpipe.  In Jupyter without
+    # ipywidgets there is none, and DuckDB refuses to set it.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        con.execute("SET enable_progress_bar = false")
     return con
 
 
