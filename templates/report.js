@@ -21,7 +21,8 @@
   function keep(name, value) {
     if (value) state.set(name, value); else state.delete(name);
     const text = state.toString();
-    history.replaceState(null, "", text ? "#" + text : location.href.split("#")[0]);
+    // The whole address: in a notebook, a fragment alone would be one of the notebook.
+    history.replaceState(null, "", location.href.split("#")[0] + (text ? "#" + text : ""));
   }
 
   // ---- theme: the system's, unless chosen
@@ -359,6 +360,14 @@
     if (!location.hash.includes("=")) return unfold();
     state = stated();
     apply();
+  });
+
+  // ---- in a notebook: a link to a part of the page would load the notebook into the frame
+  if (location.protocol === "about:") document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (!link || event.defaultPrevented) return;
+    event.preventDefault();
+    location.hash = link.getAttribute("href");
   });
 
   // ---- a mark and the rows of its kernel are highlighted together
