@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, PerfpipeError, ToolMissing
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.recording import load_recording
 from perfpipe.pipelines.search import Search
@@ -105,3 +106,25 @@ def choose_collector(asked: str, launcher: Launcher | None = None) -> tuple[str,
             return only, reason
         case _:
             return "all", f"measuring on {found[0]}"
+
+
+def nothing_to_replay(
+    what: str, asked: str, found: Sequence[str], timing: str | None = None
+) -> PerfpipeError:
+    """Return the error of a run that can neither measure nor replay.
+
+    `what` is the workload, `asked` the collector, `found` the GPUs.  `timing` says how to time a
+    program that needs no GPU, if it may be one.
+    """
+    if asked == "replay":
+        return InputError(f"{what}: the workload has no recording")
+    if found:
+        return ToolMissing(
+            f"found {found[0]}, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
+        )
+    if timing is None:
+        return InputError(f"{what}: no GPU found, and the workload has no recording")
+    return InputError(
+        f"no GPU found, and {what} has no recording to replay; {timing}, 'perfpipe doctor' shows "
+        "what is missing"
+    )

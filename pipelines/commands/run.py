@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from perfpipe.errors import InputError, PerfpipeError, ToolMissing
+from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.console import progress, say
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.launches import announced
@@ -25,7 +25,13 @@ from perfpipe.pipelines.options import (
     step_range_option,
     store_option,
 )
-from perfpipe.pipelines.plan import COLLECTORS, Plan, choose_collector, planned_tasks
+from perfpipe.pipelines.plan import (
+    COLLECTORS,
+    Plan,
+    choose_collector,
+    nothing_to_replay,
+    planned_tasks,
+)
 from perfpipe.pipelines.program import PROGRAM, Program, program_of
 from perfpipe.pipelines.quick import quick as reduced
 from perfpipe.pipelines.quick import sizes_of
@@ -40,6 +46,9 @@ from perfpipe.sweeping import sweep
 from perfpipe.units import counted
 
 _YAML = (".yaml", ".yml")
+
+#: How to time a program without a GPU, for a message.
+_TIMING = "--collector timing measures how long it takes"
 
 
 class _RunCommand(WithProgram):
@@ -251,7 +260,10 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     launcher = Launcher(workload.execution, directory_of(workload, path))
     kind, reason = choose_collector(options.collector, launcher)
     if kind == "replay" and workload.recording is None:
-        raise _nothing_to_replay(path, options, gpus_on(launcher))
+        what, timing = str(path), None
+        if options.program is not None:
+            what, timing = "a program without a workload file", _TIMING
+        raise nothing_to_replay(what, options.collector, gpus_on(launcher), timing)
     resume = options.resume or options.rerun_failed
     plan = Plan(workload, path, tasks, kind, resume, options.rerun_failed, options.program)
     _save(program, options)
@@ -376,22 +388,6 @@ def _save(program: Program | None, options: RunOptions) -> None:
     if program is not None and path is not None:
         program.save(path, force=options.force)
         say(f"wrote {path}: 'perfpipe run {shlex.quote(str(path))}' repeats this run")
-
-
-def _nothing_to_replay(path: Path, options: RunOptions, found: tuple[str, ...]) -> PerfpipeError:
-    """Return the error of a run that can neither measure nor replay."""
-    if options.collector == "replay":
-        return InputError(f"{path}: the workload has no recording")
-    if found:
-        return ToolMissing(
-            f"found {found[0]}, but neither nsys nor ncu; install them, or see 'perfpipe doctor'"
-        )
-    if options.program is None:
-        return InputError(f"{path}: no GPU found, and the workload has no recording")
-    return InputError(
-        "no GPU found, and a program without a workload file has no recording to replay; "
-        "--collector timing measures how long it takes, 'perfpipe doctor' shows what is missing"
-    )
 
 
 def _resuming(args: list[str]) -> str:
