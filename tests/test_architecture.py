@@ -25,7 +25,7 @@ ALLOWED = {
 LINKED = ALLOWED.keys() - {"perfpipe"}
 
 #: What notebooks import and what starts: the face of the whole, not a part of the ground floor.
-FACES = {"__init__.py": {"analysis"}, "__main__.py": {"pipelines"}}
+FACES = {"__init__.py": {"analysis", "pipelines"}, "__main__.py": {"pipelines"}}
 
 
 def _files(folder: Path) -> list[Path]:

@@ -107,6 +107,13 @@ with perfpipe.open_store() as store:
 print(perfpipe.__version__, perfpipe.__file__)
 """
 
+FUNCTION = """
+import analysis.loss, perfpipe
+def step(n):
+    return lambda: analysis.loss.mine * n
+print(*perfpipe.profile(step, {"n": [2]}, collector="timing").frame()["status"])
+"""
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -166,6 +173,8 @@ def test_it_works_in_a_project_with_packages_of_the_same_names(
         assert "Traceback" not in done.stderr
     assert done.stdout == "count_star()\n10\n"
     assert (folder / "report.html").exists()
+    (folder / "bench.py").write_text(FUNCTION)
+    assert project("bench.py").stdout == "done\n"
     version, place = project("-c", NOTEBOOK).stdout.split()
     assert version == perfpipe.__version__
     assert "site-packages/perfpipe/" in place

@@ -58,6 +58,11 @@ def subject_of(
         run = _run(name, store)
         words = run.words
         if words is None:
+            if run.workload_file.endswith(".py"):
+                raise InputError(
+                    f"{run.run_id} is a run of a function; perfpipe try needs a program or a "
+                    "workload file"
+                )
             raise InputError(
                 f"{run.run_id} is a run of a workload file: give the file, {run.workload_file}"
             )

@@ -1,0 +1,1 @@
+"""The Python interface: profiles functions, and shows results in notebooks."""
