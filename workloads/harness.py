@@ -22,10 +22,14 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Step = Callable[[], object]
 
 DTYPES = {
     "fp16": torch.float16,
@@ -49,8 +53,6 @@ LARGEST_BATCH = 200
 FLUSH_BYTES = 256 << 20
 
 _CYCLES_PER_MS = 2_000_000
-
-Step = Callable[[], object]
 
 
 def parser(description: str) -> argparse.ArgumentParser:
