@@ -46,6 +46,15 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(_FORMAT)
 
 
+def age_of(at: str) -> float | None:
+    """Return how long ago a time of `utc_now` was, s; None if it has another form."""
+    try:
+        then = datetime.strptime(at, _FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return (datetime.now(UTC) - then).total_seconds()
+
+
 def provenance() -> dict[str, str]:
     """Return a record of the perfpipe version, the Python version and the time."""
     return {

@@ -279,9 +279,14 @@ class Store:
 
     def warn(self, text: str) -> None:
         """Print a warning, once."""
-        if text not in self._warned:
-            self._warned.add(text)
+        if self.is_new(text):
             log.warning("perfpipe: %s", text)
+
+    def is_new(self, text: str) -> bool:
+        """Return whether this is the first call with a text, which is then printed once."""
+        new = text not in self._warned
+        self._warned.add(text)
+        return new
 
     def manifest_path(self, report_id: str) -> Path:
         """Return the manifest path of a report with its own directory."""

@@ -13,7 +13,7 @@ from perfpipe.pipelines.collectors.guide import DETAILED, Budget, words_of
 from perfpipe.pipelines.collectors.ncu import profile_options
 from perfpipe.pipelines.guiding import plan_of
 from perfpipe.pipelines.reading import with_files
-from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.selection import chosen
 from perfpipe.pipelines.workload import CollectNcu
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
@@ -54,7 +54,7 @@ def plans_of(
 
     Raises InputError if there is no timeline.
     """
-    selection = select(store, with_files(store, names))
+    selection = chosen(store, with_files(store, names))
     tasks = {report: task for run in store.runs() for task in run.tasks for report in task.reports}
     with Session.open(store, selection.reports, use=("reports", "launches")) as session:
         rows = session.execute(

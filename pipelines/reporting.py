@@ -26,7 +26,7 @@ from perfpipe.pipelines.console import say
 from perfpipe.pipelines.gate.sides import is_exported, selected
 from perfpipe.pipelines.query_timeout import within
 from perfpipe.pipelines.rereading import rereading
-from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.selection import chosen, select
 from perfpipe.pipelines.writing import write_bytes, write_text
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
@@ -75,7 +75,7 @@ def _make(
     window: str,
     page: bool,
 ) -> Report:
-    chosen = select(store, names)
+    named = chosen(store, names)
     compared, both, before = None, None, None
     if baseline:
         from perfpipe.analysis.gate.compare.page import with_decision
@@ -88,19 +88,19 @@ def _make(
     if page:
         load_ahead()
     # A report of a run uses only that run, even if other runs share its reports.
-    runs = [run.run_id for run in chosen.runs] if chosen.only_runs else None
+    runs = [run.run_id for run in named.runs] if named.only_runs else None
     with Session.open(
-        store, chosen.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
+        store, named.reports, runs, use=VIEWS_USED, step_range=step_range, window=window
     ) as session:
         session.check_window()
         report = build_report(
             session.con,
-            chosen.reports,
-            chosen.run,
+            named.reports,
+            named.run,
             compared,
-            chosen.title,
+            named.title,
             both,
-            chosen.left_out,
+            named.left_out,
             before,
         )
     usual = window == STEADY and not isinstance(step_range, int) and not baseline

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from perfpipe.errors import InputError, StoreError
 from perfpipe.pipelines.console import say
+from perfpipe.provenance import age_of
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
-from perfpipe.units import counted
+from perfpipe.units import ago, counted
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,16 @@ def select(store: Store, names: Sequence[str]) -> Selection:
             store.check(meant)
             found.append(meant)
     return _selection(store, found, named_runs)
+
+
+def chosen(store: Store, names: Sequence[str], more: str = "") -> Selection:
+    """Return what `select` returns; without names, print once which run that is, and `more`."""
+    found = select(store, names)
+    if not names and found.run is not None and store.is_new("default"):
+        age_s = age_of(found.run.started_at)
+        when = "" if age_s is None else f", {ago(age_s)}"
+        say(f"latest run: {found.run.workload}{when} (@1){more}")
+    return found
 
 
 def _selection(store: Store, reports: Sequence[str], runs: Sequence[RunRecord] = ()) -> Selection:

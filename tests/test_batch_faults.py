@@ -196,5 +196,5 @@ def test_writes_that_are_cut_off(
     store = Store(tmp_path / "store")
     assert store.report_ids() == sorted(reports)
     assert {one.report_id for one in found} < {*reports}, "what was whole is kept"
-    assert site.cli("query", "SELECT count(*) FROM reports") == 0, site.cli.err
+    assert site.cli("query", "--all", "SELECT count(*) FROM reports") == 0, site.cli.err
     assert site.cli.out.split()[-1] == str(len(reports))

@@ -326,6 +326,6 @@ def test_runs_say_where_they_ran(sides: tuple[str, str], cli: Cli) -> None:
         "SELECT gpu_model, driver, power_limit_w, ecc_errors, neighbors, environment "
         "FROM run_tasks WHERE run_id = 'a0'"
     )
-    assert cli("query", query) == 0, cli.err
+    assert cli("query", "--all", query) == 0, cli.err
     for value in ("H200", "580.1", "700", "X"):
         assert value in cli.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,4 +64,37 @@ def test_files_stand_for_the_reports_that_were_read_from_them(
     assert cli("report", "--findings", other) == 2
     assert cli.err.endswith(f"{other} is not in the store; to read it: perfpipe ingest {other}\n")
     assert cli("report", "--findings", "nothing.sqlite") == 2
-    assert "no run, report or batch 'nothing.sqlite' in the store" in cli.err
+    assert "nothing.sqlite: no such file, and no such run, report or batch" in cli.err
+    assert cli("report", names[1], "--json", "-") == 0, cli.err
+    assert second in cli.out and first not in cli.out
+
+
+def test_the_default_is_the_latest_run_everywhere(runs: list[str], cli: Cli) -> None:
+    newest = Store("store").run(runs[2])
+    said = f"latest run: {newest.workload}, just now (@1)"
+    for words in (["report", "--findings"], ["report"], ["budget"], ["report", "--rules"]):
+        cli(*words)
+        assert cli.err.splitlines()[0] == said, words
+    assert cli("query", "SELECT run_id FROM runs", "--format", "csv") == 0, cli.err
+    assert cli.out == f"run_id\n{runs[2]}\n"
+    assert cli.err == f"{said}; --all for the whole store\n"
+    assert cli("query", "--all", "SELECT run_id FROM runs ORDER BY 1", "--format", "csv") == 0
+    assert cli.out.split() == ["run_id", *sorted(runs)] and cli.err == ""
+    assert cli("query", "-r", "@3", "SELECT run_id FROM runs", "--format", "csv") == 0
+    assert cli.out.split() == ["run_id", runs[0]] and cli.err == ""
+    assert cli("query", "-r", "@3", "--all", "FROM runs") == 2
+    assert "--report and --all exclude each other" in cli.err
+    cli("report", "--findings", runs[0])
+    assert "latest" not in cli.err
+    Store("store").write_run(replace(newest, started_at="some time"))
+    cli("report", "--findings")
+    assert cli.err.startswith(f"latest run: {newest.workload} (@1)\n")
+
+
+def test_a_store_without_runs_is_read_as_a_whole(stored: Stored, cli: Cli) -> None:
+    stored("nsys/memcpy.sqlite")
+    assert cli("report", "--rules") == 0
+    assert cli.err == ""
+    stored("nsys/ops.sqlite")
+    assert cli("query", "SELECT count(*) AS n FROM reports", "--format", "csv") == 0
+    assert (cli.out, cli.err) == ("n\n2\n", "")

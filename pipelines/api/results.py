@@ -144,7 +144,7 @@ class Results:
         if (kind := kinds.get(Path(path).suffix)) is None:
             raise InputError(f"{path}: the name of a report ends in {', '.join(kinds)}")
         options: Any = {kind: str(path)}
-        output(self._report, **options, quiet=True)
+        output(self._report, **options)
 
     def _frame_for(self, metric: str) -> DataFrame:
         return frame_of(self._session, [metric], (), kernels=False)

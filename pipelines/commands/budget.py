@@ -83,19 +83,19 @@ def budget_command(
     """
     from perfpipe.pipelines.budgets import Budgets, budgets_of
     from perfpipe.pipelines.rereading import rereading
-    from perfpipe.pipelines.selection import select
+    from perfpipe.pipelines.selection import chosen
 
     if nvtx is not None and (start is not None or end is not None):
         raise click.UsageError("use either --from and --to, or --nvtx")
     store = resolve_store(store_path, must_exist=True)
 
-    def chosen() -> list[str]:
-        return select(store, names).reports
+    def reports() -> list[str]:
+        return chosen(store, names).reports
 
     def read() -> Budgets:
         return budgets_of(
             store,
-            chosen(),
+            reports(),
             start=start,
             end=end,
             nvtx=nvtx,
@@ -104,7 +104,7 @@ def budget_command(
             window=window,
         )
 
-    found = rereading(store, chosen, read)
+    found = rereading(store, reports, read)
     if found.ranges is not None and found.ranges > limit:
         click.echo(f"showing the first {limit} of {found.ranges:,} ranges (--limit)", err=True)
     rows = found.rows

@@ -112,18 +112,18 @@ def _chosen(
     """Open the part of some timelines; raises InputError if none of the reports is one."""
     from perfpipe.analysis.session import Session
     from perfpipe.database import in_list
-    from perfpipe.pipelines.selection import select
+    from perfpipe.pipelines.selection import chosen
 
     store = resolve_store(store_path, must_exist=True)
-    reports = select(store, names).reports
+    reports = chosen(store, names).reports
     listed = in_list(reports)
-    chosen = window if step is None else str(step)
+    part = window if step is None else str(step)
     with Session.open(
         store,
         reports,
         use=(*use, "analysis_windows", "reports"),
         step_range=step_range,
-        window=chosen,
+        window=part,
     ) as session:
         session.check_window()
         rows = session.con.execute(
@@ -137,7 +137,7 @@ def _chosen(
             )
         named = "source_name" if names_apart == timelines else "source_name || ' ' || report_id"
         source = f"{named} || ' '" if timelines > 1 else "''"
-        yield _Part(session.con, listed, source, chosen == WHOLE)
+        yield _Part(session.con, listed, source, part == WHOLE)
 
 
 def _write(output: Path, write: Callable[[TextIO], int]) -> int:

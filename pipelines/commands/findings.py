@@ -35,11 +35,13 @@ def findings_command(
     from perfpipe.pipelines.agents.desk import Desk
     from perfpipe.pipelines.agents.envelope import Answer, render
     from perfpipe.pipelines.agents.overview import overview
+    from perfpipe.pipelines.selection import chosen
 
-    desk = Desk(resolve_store(store_path, must_exist=True))
+    store = resolve_store(store_path, must_exist=True)
+    desk = Desk(store)
 
     def work() -> Answer:
-        return overview(desk, ",".join(names) or desk.name_of(desk.select(None)), limit)
+        return overview(desk, ",".join(names) or desk.name_of(chosen(store, ())), limit)
 
     answer = desk.call(work)
     desk.close()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +30,9 @@ from perfpipe.pipelines.options import (
 )
 from perfpipe.store import Store
 from perfpipe.visible import visible_line
+
+if TYPE_CHECKING:
+    from perfpipe.pipelines.selection import Selection
 
 FORMATS = ("table", "csv", "json", "parquet")
 
@@ -72,9 +75,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
     "names",
     multiple=True,
     metavar="RUN|REPORT",
-    help="Query only these runs or reports; faster in a large store, because fewer files are "
-    "opened.",
+    help="Query these runs or reports instead of the latest run.",
 )
+@click.option("--all", "everything", is_flag=True, help="Query the whole store.")
 @window_option
 @step_range_option
 @limit_options
@@ -86,17 +89,23 @@ def query_command(
     output: Path | None,
     limit: int,
     names: tuple[str, ...],
+    everything: bool,
     window: str,
     step_range: str | int | None,
     store_path: str | None,
 ) -> None:
     """Run one SQL SELECT on the store's tables and views (listed by `perfpipe schema`).
 
+    The query reads the latest run, or all reports if the store has no runs.  -r chooses other runs
+    or reports, and --all the whole store; in a large store, --all takes longer.  Trials do not
+    belong to a run, and are always there.
+
     Write SQL in DuckDB's dialect.  A query can only read the store: it cannot change anything or
     read other files.
 
     \b
     perfpipe query "FROM kernel_sol"
+    perfpipe query --all "FROM runs"
     perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
     """
     from perfpipe.pipelines.query_timeout import within
@@ -104,7 +113,10 @@ def query_command(
     text = _sql(sql, file)
     if form == "parquet" and output is None:
         raise InputError("--format parquet needs --output FILE")
-    asked = Asked(resolve_store(store_path, must_exist=True), text, names, window, step_range)
+    if names and everything:
+        raise click.UsageError("--report and --all exclude each other")
+    store = resolve_store(store_path, must_exist=True)
+    asked = Asked(store, text, names, everything, window, step_range)
     within(lambda: _answer(asked, form, output, limit))
 
 
@@ -115,8 +127,17 @@ class Asked:
     store: Store
     sql: str
     names: tuple[str, ...]
+    everything: bool
     window: str
     step_range: str | int | None
+
+    def selection(self) -> Selection | None:
+        """Return the runs and reports that it reads; None for the whole store."""
+        from perfpipe.pipelines.selection import chosen
+
+        if self.everything or not (self.names or self.store.run_ids()):
+            return None
+        return chosen(self.store, self.names, "; --all for the whole store")
 
 
 def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
@@ -125,15 +146,19 @@ def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
     from perfpipe.analysis.session import Session
     from perfpipe.analysis.views import views
     from perfpipe.pipelines.rereading import rereading
-    from perfpipe.pipelines.selection import select
 
     size = limit if form == "table" else _BATCH
     own: list[str] = []
 
     def begin() -> tuple[Session, Any, list[tuple[Any, ...]]]:
-        chosen = select(asked.store, asked.names).reports if asked.names else None
+        chosen = asked.selection()
+        runs = [run.run_id for run in chosen.runs] if chosen and chosen.only_runs else None
         session = Session.open(
-            asked.store, chosen, step_range=asked.step_range, window=asked.window
+            asked.store,
+            chosen.reports if chosen else None,
+            runs,
+            step_range=asked.step_range,
+            window=asked.window,
         )
         with ExitStack() as failing:
             failing.callback(session.close)
@@ -145,7 +170,8 @@ def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
         return session, result, first
 
     def read() -> list[str]:
-        return select(asked.store, asked.names).reports if asked.names else asked.store.report_ids()
+        chosen = asked.selection()
+        return asked.store.report_ids() if chosen is None else chosen.reports
 
     session, result, first = rereading(asked.store, read, begin, own)
     with session:

@@ -52,11 +52,11 @@ def record_command(
     perfpipe record --to workloads/recordings/gemm-h200
     """
     from perfpipe.pipelines.recorder import record_run
-    from perfpipe.pipelines.selection import select
+    from perfpipe.pipelines.selection import chosen
 
     store = resolve_store(store_path, must_exist=True)
-    chosen = select(store, [run] if run else []).run
-    if chosen is None:
+    found = chosen(store, [run] if run else []).run
+    if found is None:
         raise InputError("no run to record; use 'perfpipe run' first")
-    size = record_run(store, chosen, target, filters=filters, limit=int(limit * 1e6), force=force)
+    size = record_run(store, found, target, filters=filters, limit=int(limit * 1e6), force=force)
     click.echo(f"{target}: {format_bytes(size)}")

@@ -22,7 +22,7 @@ RULES = {
 
 @click.command("rules")
 @click.argument("names", nargs=-1, metavar="[RUN|REPORT]...")
-@click.option("--rule", "-r", "chosen", multiple=True, metavar="NAME", help="Run only this rule.")
+@click.option("--rule", "-r", "rules", multiple=True, metavar="NAME", help="Run only this rule.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -34,7 +34,7 @@ RULES = {
 @store_option
 def rules_command(
     names: tuple[str, ...],
-    chosen: tuple[str, ...],
+    rules: tuple[str, ...],
     limit: int,
     as_json: bool,
     store_path: str | None,
@@ -54,16 +54,16 @@ def rules_command(
     from perfpipe.analysis.rows import records_of
     from perfpipe.analysis.session import Session
     from perfpipe.pipelines.rereading import rereading
-    from perfpipe.pipelines.selection import select
+    from perfpipe.pipelines.selection import chosen
 
-    for name in chosen:
+    for name in rules:
         if name not in RULES:
             raise InputError(f"no rule '{name}'{did_you_mean(name, RULES)}")
     store = resolve_store(store_path, must_exist=True)
-    views = {name: f"rule_{name}" for name in RULES if not chosen or name in chosen}
+    views = {name: f"rule_{name}" for name in RULES if not rules or name in rules}
 
     def reports() -> list[str]:
-        return select(store, names).reports
+        return chosen(store, names).reports
 
     def run() -> dict[str, list[dict[str, Any]]]:
         with Session.open(store, reports(), use=("reports", *views.values())) as session:

@@ -38,14 +38,14 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
         shared_by_best,
         story,
     )
-    from perfpipe.pipelines.selection import select
+    from perfpipe.pipelines.selection import chosen
     from perfpipe.viewmodel import Source
 
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
         found, name = read_history(Path(history)), history
     else:
         store = resolve_store(store_path, must_exist=True)
-        run = select(store, [history] if history else []).run
+        run = chosen(store, [history] if history else []).run
         if run is None:
             raise InputError("give a run or a JSON lines file")
         found, name = history_of_run(run), run.run_id

@@ -15,7 +15,7 @@ from perfpipe.analysis.gate.project.totals import Whole
 from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.pipelines.options import json_document
-from perfpipe.pipelines.selection import select
+from perfpipe.pipelines.selection import chosen
 from perfpipe.pipelines.writing import write_text
 from perfpipe.specs import GpuSpec, gpu_specs, search_specs
 from perfpipe.store import Store
@@ -62,7 +62,7 @@ def projected(
 ) -> Projected:
     """Project runs or reports; raises InputError for an unknown GPU, or if there is nothing."""
     after = gpu_named(target)
-    found = select(store, names)
+    found = chosen(store, names)
     if not found.reports:
         raise InputError("these runs have no reports, so their GPU is unknown")
     runs = found.runs if found.only_runs else []

@@ -18,7 +18,7 @@ from perfpipe.errors import InputError
 from perfpipe.jsonfile import read_json
 from perfpipe.pipelines.rereading import rereading
 from perfpipe.pipelines.runs import counts_as_failed, failure_of
-from perfpipe.pipelines.selection import Selection, select
+from perfpipe.pipelines.selection import Selection, chosen
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
@@ -120,7 +120,7 @@ def is_exported(name: str) -> bool:
 
 def selected(store: Store, names: Sequence[str]) -> Selection:
     """Return the selection behind names; a baseline stands for its runs."""
-    return select(store, [run for name in names for run in _runs_of(store, name)])
+    return chosen(store, [run for name in names for run in _runs_of(store, name)])
 
 
 def _runs_of(store: Store, name: str) -> Sequence[str]:
