@@ -168,15 +168,3 @@ def format_ns(ns: float) -> str:
         if abs(ns) >= scale:
             return f"{ns / scale:.3g} {unit}" if abs(ns) < 1000 * scale else f"{ns / scale:,.0f} s"
     return f"{ns:.0f} ns"
-
-
-def ago(seconds: float) -> str:
-    """Return how long ago something was, in its largest unit.
-
-    >>> ago(20), ago(100), ago(7300)
-    ('just now', '1 minute ago', '2 hours ago')
-    """
-    for noun, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= size:
-            return f"{counted(int(seconds // size), noun)} ago"
-    return "just now"
