@@ -184,7 +184,7 @@ def columns_of(
 
     if not slices:
         return []
-    rows = np.array(slices, np.float64).reshape(-1, 3)
+    rows = np.array(slices, np.float64).reshape(-1, len(Slice._fields))
     categories = sorted({labels[one.label].category for one in slices})
     places = {name: place for place, name in enumerate(categories)}
     own = np.array([places[labels[one.label].category] for one in slices])
