@@ -37,7 +37,9 @@ def opening_of(
     the slowest.
     """
     part = _part(scope) or Part(otherwise)
-    actions = actions_of(scope, _concerned(scope, findings, part))
+    actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
+    if scope.compared is None:
+        actions = (*searches.next_of(scope), *actions)[:MOST]
     if scope.compared is None:
         actions = (*tried.stack_of(scope), *actions)[:MOST]
     if scope.compared is None and scope.run is None:

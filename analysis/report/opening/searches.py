@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 
 from perfpipe.analysis.history import History, Trial
+from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.report.opening import steps
 from perfpipe.analysis.report.opening.gpus import reports_of
 from perfpipe.analysis.report.opening.parts import Part
@@ -14,7 +16,10 @@ from perfpipe.analysis.search_gain import gains
 from perfpipe.analysis.search_story import generations
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted, format_ns
-from perfpipe.viewmodel import Fact, Source, Tile
+from perfpipe.viewmodel import Action, Fact, Finding, Source, Tile
+
+#: The technique that a search is.
+_FOLLOWED = "triton_config"
 
 #: Parameters of the winner that the sentence names.
 _NAMED = 3
@@ -39,6 +44,34 @@ def search_of(scope: Scope) -> Part | None:
         about = f"{done} of {len(run.tasks)} configurations, findings on the fastest"
     lead = "Tuning: all valid configurations"
     return Part(fact, tuple(tiles), lead, reports=traced, about=about)
+
+
+def open_of(scope: Scope, findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Return the findings whose advice the search has not followed already."""
+    if scope.history is None:
+        return findings
+    followed = techniques()[_FOLLOWED].technique
+    return [finding for finding in findings if finding.advice != followed]
+
+
+def next_of(scope: Scope) -> Iterator[Action]:
+    """Yield what decides whether the winner is faster than the default, unless that is known."""
+    history, run = scope.history, scope.run
+    best = history.best if history is not None else None
+    if history is None or run is None or best is None:
+        return
+    if history.default in (None, best) or gains(history)[best.index].interval_pct is not None:
+        return
+    command = f"perfpipe run {shlex.quote(run.workload_file)} --set launches=5"
+    yield Action(
+        "Launch the fastest and the default again",
+        "Each had one launch, and launches differ by a few percent; five of each give the "
+        "difference an interval",
+        "",
+        command if run.workload_file else "",
+        "",
+        Source("tuning", (run.run_id,)),
+    )
 
 
 def _sentence(scope: Scope, history: History, best: Trial) -> str:
