@@ -9,6 +9,9 @@ from perfpipe.analysis.finding_files import FindingFile
 from perfpipe.analysis.views import views
 from perfpipe.files import packaged
 
+#: Share of the time from which a GPU is bound by a cause, %.
+_HALF = 50
+
 
 @cache
 def finding_files() -> dict[str, FindingFile]:
@@ -31,10 +34,21 @@ def word(kind: str, name: str, form: str) -> str:
     return _table()[kind][name][form]
 
 
-def question_of(subject: str, claim: str) -> str:
-    """Return the query that shows more about a claim of a subject, timeline or kernel."""
-    own = finding_files() if subject == "timeline" else {}
-    return own[claim].question if claim in own else word(subject, claim, "question")
+def says(claim: str, share_pct: float | None) -> str:
+    """Return what a GPU does that a budget's claim is about; softer if it takes less than half."""
+    entry = _table()["timeline"][claim]
+    part = share_pct is not None and share_pct < _HALF
+    return entry.get("says_part", entry["says"]) if part else entry["says"]
+
+
+def shown_of(subject: str, claim: str) -> str:
+    """Return the entry of `perfpipe show` with more about a claim that has no file of its own."""
+    return word(subject, claim, "show")
+
+
+def shows() -> dict[str, dict[str, str]]:
+    """Return the entries of `perfpipe show` in words.toml, by name."""
+    return _table()["show"]
 
 
 def assumption(floor: str) -> str:

@@ -30,6 +30,7 @@ GROUPS = {
     "Look closer": {
         "budget": "Break down where GPU time goes, in the steady steps or another window.",
         "plan": "Show which kernels of a timeline to profile with ncu, and how.",
+        "show": "Show the numbers behind a finding.",
         "query": "Run SQL on the store.",
         "schema": "Show tables, views and columns.",
         "export": "Export a timeline for another viewer.",

@@ -76,7 +76,7 @@
   }
 
   let picked = "";
-  const BRIEF = 10;
+  const BRIEF = 10, FIRST_SCREEN = 900, MOST_LINES = 6;
 
   // ---- a table: returns a function that restores its state from the URL
   function equip(box) {
@@ -294,6 +294,15 @@
     line.append(copying);
   }
 
+  // As much of the evidence as the first screen has room for.
+  const opening = document.querySelector("#opening");
+  for (let lines = 3; opening && lines <= MOST_LINES; lines += 1) {
+    opening.style.setProperty("--lines", lines);
+    if (opening.getBoundingClientRect().bottom + scrollY > FIRST_SCREEN) {
+      opening.style.setProperty("--lines", lines - 1);
+      break;
+    }
+  }
   const equipped = all(".scroll[data-id]");
   const tables = equipped.map(equip);
   const nav = document.querySelector("nav");

@@ -15,7 +15,7 @@ from conftest import ROOT, Cli, claims
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.analysis.questions import question
+from perfpipe.analysis.questions import entries, query_of_command, question
 from perfpipe.analysis.session import Session
 from perfpipe.pipelines import reporting
 from perfpipe.store import Store
@@ -97,21 +97,54 @@ def test_each_command_shows_something(
         assert len(cli.out.splitlines()) > 1, command
 
 
-def test_every_question_is_a_query(replayed: Callable[[str], Path]) -> None:
+def test_everything_to_show_is_a_query(replayed: Callable[[str], Path]) -> None:
     store = Store(replayed("gemm"))
     with Session.open(store, store.report_ids()) as session:
-        for subject in ("timeline", "kernel"):
-            for claim in claims(subject):
-                command = question(subject, claim, ["r"], None, kernel="it's", bound="host")
-                session.run_user_sql(shlex.split(command)[-1])
+        for entry in entries().values():
+            session.run_user_sql(entry.query("it's"))
+
+
+def test_each_claim_has_something_to_show() -> None:
+    for subject in ("timeline", "kernel"):
+        for claim in claims(subject):
+            command = question(subject, claim, ["r"], None, kernel="it's", bound="host")
+            _, _, name, *words = shlex.split(command)
+            assert query_of_command(command) == entries()[name].query(words[0])
 
 
 @given(st.text(st.characters(exclude_characters="\0")))
 def test_a_name_cannot_leave_its_query(kernel: str) -> None:
     command = question("kernel", "compute", ["r1", "r2"], "run 1", kernel=kernel, bound="")
-    words = shlex.split(command)
-    assert words[:-1] == ["perfpipe", "query", "-r", "run 1"]
-    assert "'" + kernel.replace("'", "''") + "'" in words[-1]
+    assert shlex.split(command) == ["perfpipe", "show", "throughput", kernel, "-r", "run 1"]
+    assert "'" + kernel.replace("'", "''") + "'" in query_of_command(command)
+
+
+def test_the_numbers_behind_a_finding_are_shown(replayed: Callable[[str], Path], cli: Cli) -> None:
+    store = replayed("transformer_step")
+    assert cli("show", "launches", "--store", store) == 0
+    assert cli.out.split("\n")[0].split() == [
+        "kernels", "calls", "api_med_ns", "queue_med_ns", "graphs_save_pct",
+    ]  # fmt: skip
+    assert "latest run: transformer_step" in cli.err
+    shown = cli.out
+    assert cli("show", "launches", "--sql") == 0
+    assert cli("query", cli.out.strip(), "--store", store) == 0
+    assert cli.out == shown
+    assert cli("show") == 0
+    assert len(cli.out.splitlines()) == len(entries())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["launchs"], "nothing named 'launchs' to show; did you mean 'launches'?"),
+        (["idle"], "'perfpipe show idle' needs a cause"),
+        (["copies", "x"], "'perfpipe show copies' takes no other word: 'x'"),
+    ],
+)
+def test_a_wrong_name_to_show_is_one_sentence(words: list[str], said: str, cli: Cli) -> None:
+    assert cli("show", *words) == 2
+    assert cli.err.strip() == f"perfpipe: {said}"
 
 
 def test_a_report_that_is_there_is_kept(

@@ -14,7 +14,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import limiter
 from perfpipe.analysis.rows import records_of, rows_of
 from perfpipe.analysis.sentences import rendered
-from perfpipe.analysis.words import assumption, finding_files, word
+from perfpipe.analysis.words import assumption, finding_files, says, word
 from perfpipe.database import quote, same
 from perfpipe.units import counted, format_bytes, format_ns, gpu_name, words
 from perfpipe.viewmodel import Finding, Recommendation, Source, with_bound
@@ -267,7 +267,7 @@ def _of_gpu(scope: Scope, found: _Found, several: bool) -> Finding:
     if own is not None:
         claim, evidence = _of_file(scope, own, found, share)
     else:
-        claim = word("timeline", found.claim, "says")
+        claim = says(found.claim, found.share_pct)
         if found.for_rank is not None:
             claim = word("timeline", found.claim, "says_rank").format(rank=found.for_rank)
         evidence = "; ".join(_of_category(found, share))

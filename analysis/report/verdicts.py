@@ -217,7 +217,6 @@ def _timelines(scope: Scope) -> str | None:
                 report_id, device, label, position, bound, busy_bound, incomplete,
                 w.kind, w.steps, w.startup_ns,
                 coalesce(s.plain_ns, w.step_ns) AS step_ns,
-                w.p95_ns * coalesce(s.plain_ns / w.step_ns, 1) AS p95_ns,
                 unnest(shares).category AS category,
                 unnest(shares).share_pct
                     * plain_scale(category, s.work_scale, s.communication_scale, s.idle_scale)
@@ -234,10 +233,10 @@ def _timelines(scope: Scope) -> str | None:
             string_agg(printf('%s %.0f %%', replace(category, '_', ' '), pct), ', '
                 ORDER BY pct DESC, category)
                 FILTER (pct >= threshold('timeline.contributor_pct')),
-            busy_bound, label, device, kind, steps, step_ns, p95_ns, startup_ns, incomplete
+            busy_bound, label, device, kind, steps, step_ns, startup_ns, incomplete
         FROM parts
         GROUP BY
-            bound, busy_bound, label, device, kind, steps, step_ns, p95_ns, startup_ns, incomplete,
+            bound, busy_bound, label, device, kind, steps, step_ns, startup_ns, incomplete,
             position, report_id
         ORDER BY position NULLS LAST, label, report_id, device
         """,
@@ -278,9 +277,8 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
             _,
             _,
             kind,
-            steps,
+            _,
             step_ns,
-            p95_ns,
             startup_ns,
             _,
         ) = rows[0]
@@ -291,12 +289,8 @@ def _bounds(rows: Sequence[tuple[Any, ...]]) -> str:
                 if bound == "compute"
                 else word("category", bound, "part")
             )
-            spread = f" (p95 {format_ns(p95_ns)})" if steps > 1 else ""
-            begun = f"; {format_ns(startup_ns)} of start-up and warm-up is excluded"
-            return (
-                f"A step takes {format_ns(step_ns)}{spread}: {share:.0f} % {busy}{more}"
-                f"{begun if startup_ns else ''}"
-            )
+            begun = "; start-up and warm-up are excluded" if startup_ns else ""
+            return f"A step takes {format_ns(step_ns)}: {share:.0f} % {busy}{more}{begun}"
         busy = f"goes to {words(bound)}{word('category', bound, 'idle')}"
         if bound == "compute":
             busy = f"is compute{_BUSY.get(busy_bound, '')}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
+from perfpipe.analysis.questions import query_of_command
 from perfpipe.analysis.report import findings, tried
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
@@ -99,7 +99,7 @@ def _technique(key: str, gain_pct: float | None, floor: str | None, of: str) -> 
 
 def _query_of(scope: Any, number: int | None) -> str:
     """Return the query that shows more on a finding."""
-    return shlex.split(findings.findings_of(scope)[(number or 1) - 1].command)[-1]
+    return query_of_command(findings.findings_of(scope)[(number or 1) - 1].command)
 
 
 def _of_name(session: Session, of: str, kernel: str, detail: str) -> Answer:

@@ -34,7 +34,9 @@ from perfpipe.visible import visible_line
 if TYPE_CHECKING:
     from perfpipe.pipelines.selection import Selection
 
-FORMATS = ("table", "csv", "json", "parquet")
+TABLE = "table"
+TEXT_FORMATS = (TABLE, "csv", "json")
+FORMATS = (*TEXT_FORMATS, "parquet")
 
 #: Rows that are fetched at a time.
 _BATCH = 10_000
@@ -117,7 +119,7 @@ def query_command(
         raise click.UsageError("--report and --all exclude each other")
     store = resolve_store(store_path, must_exist=True)
     asked = Asked(store, text, names, everything, window, step_range)
-    within(lambda: _answer(asked, form, output, limit))
+    within(lambda: answer(asked, form, output, limit))
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Asked:
         return chosen(self.store, self.names, "; --all for the whole store")
 
 
-def _answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
+def answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
     """Run the query and write its rows, as they come."""
     from perfpipe.analysis.names import names_in
     from perfpipe.analysis.session import Session

@@ -69,7 +69,7 @@ def _action(what: str, finding: Finding, *others: Finding) -> Action:
     evidence = f"{finding.claim}{more}. {first[:1].upper()}{first[1:]}"
     bound = finding.bound.partition(", if ")[0]
     if not bound and finding.share:
-        bound = f"concerns {finding.share}"
+        bound = f"{finding.share}, gain unknown"
     bound = with_bound(finding.tried, finding.tried_pct, bound)
     saved = f"{finding.tried_pct:.1f} %" if finding.helped and finding.tried_pct else ""
     return Action(what, evidence, bound, finding.command, finding.kernel, finding.source, saved)

@@ -45,12 +45,13 @@ _PARTS = """
 
 
 class Parts(NamedTuple):
-    """The unit of a step, its inner iterations with their median time, and its layers."""
+    """The unit of a step, its layers, and its inner iterations: number and median time."""
 
     unit: str = "step"
     inner: str = ""
     inner_unit: str = ""
     inner_ns: float | None = None
+    inner_count: float = 0.0
     layers: str = ""
 
     def rate(self, step_ns: float) -> str:
@@ -75,6 +76,7 @@ def parts_of(scope: Scope, report_id: str, device: int | None, process_id: int |
         if role == "inner":
             times = f"{counted(round(usual), own)}{_span(fewest, usual, most)}"
             found = found._replace(inner=times, inner_unit=own, inner_ns=median_ns)
+            found = found._replace(inner_count=usual)
         elif role == "layer":
             each = (
                 f"{counted(round(launches), 'launch')} repeat {round(usual):,} times in each {unit}"

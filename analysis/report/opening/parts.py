@@ -26,11 +26,14 @@ class Part:
 
 
 def lever(actions: Sequence[Action]) -> Iterator[Tile]:
-    """Yield the tile of what saves the most time, as measured, else at most."""
-    for action in actions[:1]:
+    """Yield the tile of the first action whose gain is known, as measured, else at most."""
+    for action in actions:
         if action.saved:
             yield Tile("Measured gain", action.saved, action.what, action.source)
         elif action.bound.startswith("up to "):
             share, _, of = action.bound.partition(" % ")
             number = f"{share.replace('up to ', '≤ ')} %"
             yield Tile("Potential gain", number, f"{of}: {action.what}", action.source)
+        else:
+            continue
+        return

@@ -44,6 +44,9 @@ VIEWS = (
 #: Categories of kernels that the sentence names, and their minimum share, %.
 _KINDS, _LEAST_PCT = 2, 1
 
+#: Share of a step that its inner iterations take if the step consists of them.
+_MOSTLY = 0.8
+
 #: Minimum share of copies without kernels that is shown beside the share of kernels, %.
 _COPYING_PCT = 2
 
@@ -169,7 +172,12 @@ def _length(gpu: Gpu, parts: loops.Parts, mean: str) -> str:
         return f"The analyzed window lasts {format_ns(gpu.time_ns)}"
     inner = ""
     if parts.inner and parts.inner_ns:
-        inner = f": {parts.inner} of {format_ns(gpu.untraced(parts.inner_ns))}"
+        each = gpu.untraced(parts.inner_ns)
+        inner = f": {parts.inner} of {format_ns(each)}"
+        # Much else than these iterations may belong to a step.
+        if parts.inner_count * parts.inner_ns < _MOSTLY * gpu.step_ns:
+            whole = format_ns(parts.inner_count * each)
+            inner = f", {whole} of it in {parts.inner} of {format_ns(each)}"
     return f"A {parts.unit} takes {format_ns(gpu.untraced(gpu.step_ns))}{mean}{inner}"
 
 

@@ -15,16 +15,40 @@ WITH busy AS (
     FROM gpu_time_budget
     GROUP BY report_id, device
 ),
-varying AS (
+begun AS (
+    SELECT g.report_id, g.device, i.pid AS process_id, i.loop, i.start_ns, i.repeats
+    FROM launch_steps AS i
+    JOIN _tracks AS k
+        ON k.report_id = i.report_id AND k.pid = i.pid AND k.cuda_device IS NOT DISTINCT FROM i.device
+    JOIN _gpus AS g USING (track)
+),
+-- Iterations of inner loops that read back, in each steady step that has some.
+counted AS (
+    SELECT l.report_id, l.device, l.loop, l.share_pct, s.step, sum(b.repeats) AS times
+    FROM loops AS l
+    JOIN begun AS b USING (report_id, device, process_id, loop)
+    ASOF JOIN (FROM steps WHERE step IS NOT NULL) AS s
+        ON s.report_id = b.report_id
+        AND s.device IS NOT DISTINCT FROM b.device
+        AND s.process_id = b.process_id
+        AND b.start_ns >= s.start_ns
+    WHERE l.role = 'inner'
+        AND l.evidence LIKE '%readback%'
+        AND l.share_pct >= threshold('timeline.range_coverage_pct')
+        AND s.phase = 'steady'
+    GROUP BY l.report_id, l.device, l.loop, l.share_pct, s.step
+),
+-- A loop over a fixed number of items reads back as well; its number varies in hardly any step.
+varied AS (
     SELECT
-        report_id,
-        device,
-        arg_max({fewest: coalesce(fewest, 0), most: most}, (fewest < most, share_pct)) AS inner_loop
-    FROM loops
-    WHERE role = 'inner'
-        AND evidence LIKE '%readback%'
-        AND (variable OR fewest < most)
-        AND share_pct >= threshold('timeline.range_coverage_pct')
+        report_id, device, loop, share_pct, min(times)::BIGINT AS fewest, max(times)::BIGINT AS most
+    FROM (SELECT *, mode(times) OVER (PARTITION BY report_id, device, loop) AS usual FROM counted)
+    GROUP BY report_id, device, loop, share_pct
+    HAVING 100 * avg((times != usual)::INTEGER) >= threshold('timeline.varying_pct')
+),
+varying AS (
+    SELECT report_id, device, arg_max({fewest: fewest, most: most}, share_pct) AS inner_loop
+    FROM varied
     GROUP BY report_id, device
 ),
 xla AS (
