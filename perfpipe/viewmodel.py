@@ -241,7 +241,7 @@ class Budget:
 class Opening:
     """The first screen: what was run, the verdict in one sentence, tiles, budgets, actions.
 
-    `lead` is the title of the table whose figure, or first `first_rows`, is shown there; empty if
+    `lead` is the title of the table whose figure, or rows if `first_rows`, is shown there; empty if
     the step is drawn.
     """
 

@@ -45,6 +45,9 @@ _STEP = "step"
 #: Size of the figure on the first screen, inches.
 _WIDE, _LOW = 12.6, 3.4
 
+#: Rows of the table on the first screen of a page, of which the script shows the first ones.
+_MOST_FIRST = 100
+
 #: Rows of a table in Markdown and on a terminal.
 _FEW = 10
 
@@ -384,5 +387,5 @@ def environment() -> Environment:
         "cell": lambda value, kind: markdown_text(shorten(format_value(value, kind), _LONGEST)),
     }
     made.tests["numeric"] = is_number
-    made.globals |= {"cut": _cut, "counted": counted}
+    made.globals |= {"cut": _cut, "counted": counted, "most_first": _MOST_FIRST}
     return made

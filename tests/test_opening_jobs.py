@@ -89,7 +89,10 @@ def test_a_job_looks_alike_in_one_file_and_in_a_file_of_each_rank(
     assert len(orders) == 1, "bars of a job are stacked in one order"
     page = (folder / "report.html").read_text()
     drawn = page[page.index('<figure class="step"') : page.index("</figure>")]
-    assert [drawn.count(f">{name}</text>") for name in ("GPU 0", "GPU 1")] == [1, 1]
+    assert [drawn.count(f'font-weight="600">{name}</text>') for name in ("GPU 0", "GPU 1")] == [
+        1,
+        1,
+    ]
     assert "exposed communication 36.8 %" in page
 
 
