@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from perfpipe.ingest.ncu.reader import require_reader
 from perfpipe.pipelines.collectors.base import Profiler
 from perfpipe.pipelines.collectors.modules import Modules
 from perfpipe.pipelines.collectors.ncu import Ncu
@@ -22,7 +23,9 @@ PROFILERS: Mapping[str, Profiler] = {
 
 
 def require_tools(names: Iterable[str], launcher: Launcher) -> None:
-    """Raise ToolMissing if the tool of a profiler is not installed."""
+    """Raise ToolMissing if the tool of a profiler, or the reader of its files, is not installed."""
     for name in names:
         if tool := PROFILERS[name].tool:
             require_tool(tool, launcher)
+        if name == "ncu":
+            require_reader()

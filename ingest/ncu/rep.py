@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from perfpipe.errors import InputError, ToolMissing, brief
+from perfpipe.errors import InputError, brief
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.ncu.checks import LaunchChecks
 from perfpipe.ingest.ncu.container import Container, read_container
@@ -19,6 +19,7 @@ from perfpipe.ingest.ncu.lean import LeanCopies
 from perfpipe.ingest.ncu.names import nvtx_step, plain_message, readable, unit_of
 from perfpipe.ingest.ncu.parts import LaunchRead, in_order, read_part, split
 from perfpipe.ingest.ncu.program import program
+from perfpipe.ingest.ncu.reader import require_reader
 from perfpipe.ingest.ncu.sass import Listing, actions
 from perfpipe.ingest.ncu.values import Metrics, Value
 from perfpipe.ingest.used_gpus import UsedGpus
@@ -76,12 +77,9 @@ class _Reader:
 
     def read(self, directory: Path) -> None:
         """Read every result; data that only NVIDIA's reader can read comes from lean copies."""
-        try:
-            import ncu_report
-        except ImportError as error:
-            raise ToolMissing(
-                "NVIDIA's reader of .ncu-rep is not installed: pip install ncu-report"
-            ) from error
+        require_reader()
+        import ncu_report
+
         copies = LeanCopies(self._container)
         path = directory / "results.ncu-rep"
         copies.write_results(path)
