@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +69,10 @@ def checkout(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("workloads", "tests"):
         (where / name).symlink_to(ROOT / name)
     monkeypatch.chdir(where)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     return where
 
 

@@ -47,7 +47,7 @@ def test_a_run_has_the_headline_of_its_last_report(cli: Cli, tmp_path: Path) -> 
     path = tmp_path / "w.yaml"
     code = """print('{"perfpipe": "time", "ms": [2.5, 2.5]}')"""
     (tmp_path / "program.py").write_text(code)
-    path.write_text("version: 1\nname: timed\ncommand: [python, program.py]\n")
+    path.write_text(f"version: 1\nname: timed\ncommand: [{sys.executable}, program.py]\n")
     assert cli("run", path, "--collector", "timing") == 0, cli.err
     store = Store(tmp_path / "store")
     (run,) = store.runs()

@@ -129,7 +129,7 @@ def test_marks_in_the_strip_of_the_capture_choose_the_step(visit: Visit) -> None
         return [mark.get_attribute("fill") for mark in marks]
 
     assert filled() == ["currentColor", "none"] * 2
-    for role, words in (("slowest", "Slowest step (iteration 7)"), ("median", "Median step")):
+    for role, words in (("slowest", "Slowest step"), ("median", "Median step")):
         figure.find_element(By.CSS_SELECTOR, f".strip [data-role={role}] rect").click()
         assert view.text.startswith(words)
     _press(figure, "Slowest step")

@@ -69,7 +69,7 @@ def test_the_printed_lane_is_true_to_scale() -> None:
     svg = step_svg(_picture(), "step")
     area = 0.0
     for opacity, drawn in re.findall(
-        r'stroke-width="11"(?: stroke-opacity="([\d.]+)")? fill="none" d="([^"]+)"', svg
+        r'stroke-width="10"(?: stroke-opacity="([\d.]+)")? fill="none" d="([^"]+)"', svg
     ):
         widths = [int(width) for width in re.findall(r"h(\d+)", drawn)]
         area += float(opacity or 1) * sum(widths)

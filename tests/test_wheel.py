@@ -159,7 +159,7 @@ def _commands(capture: Path) -> Sequence[tuple[str | Path, ...]]:
         ("ingest", capture),
         ("report", "--html"),
         ("run", "--collector", "timing", "--", "python", "train.py"),
-        ("query", "SELECT count(*) FROM nsys_kernels", "--format", "csv"),
+        ("query", "--all", "SELECT count(*) FROM nsys_kernels", "--format", "csv"),
     )
 
 
