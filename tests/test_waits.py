@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -227,3 +227,71 @@ def test_nothing_is_tried_where_the_program_waits_for_requests(
         "gpt2_generate": False,
     }
     assert "build_once" in found["gpt2_generate"][0]
+
+
+def _loops(counts: Sequence[int]) -> Tiny:
+    """Return steps with so many inner iterations: a kernel, and a readback that the host awaits."""
+    db = _timeline()
+    call = 0
+
+    def launch(at: int, **more: object) -> None:
+        nonlocal call
+        db.add("launches", {
+            "device": 0, "pid": 1, "tid": 1, "stream": 7, "call_id": call, "correlation_id": call,
+            "start_ns": at, "api_start_ns": at - 9000, **more,
+        })  # fmt: skip
+        call += 1
+
+    def iteration(loop: int, number: int, start: int, end: int) -> None:
+        db.add("launch_steps", {
+            "pid": 1, "device": 0, "loop": loop, "run": 1, "step": number, "repeats": 1,
+            "host_start_ns": start - 9000, "host_end_ns": end, "start_ns": start, "end_ns": end,
+            "launches": 1, "match": 1.0, "boundary": "host",
+        })  # fmt: skip
+
+    inner = 0
+    for step, count in enumerate(counts):
+        begun = STEP * step
+        for number in range(count):
+            at = begun + 1_000_000 * number
+            launch(at, kind="kernel", name="k", end_ns=at + 100_000, api_name="cudaLaunchKernel",
+                   api_end_ns=at - 3000)  # fmt: skip
+            back = at + 110_000
+            db.add("nsys_memory_ops", {
+                "device": 0, "pid": 1, "correlation_id": call, "start_ns": back, "bytes": 4,
+                "end_ns": back + 2000, "operation": DTOH, "src_kind": "Device",
+                "dst_kind": "Pageable", "dur_ns": 2000,
+            })  # fmt: skip
+            launch(back, kind="memcpy", name=DTOH, end_ns=back + 2000, api_name="cudaMemcpyAsync",
+                   api_end_ns=back + 5000)  # fmt: skip
+            inner += 1
+            iteration(2, inner, at, back + 2000)
+        iteration(1, step + 1, begun, begun + STEP)
+    for loop, role, evidence, times in (
+        (1, "step", "optimizer, readback", len(counts)), (2, "inner", "readback", inner),
+    ):  # fmt: skip
+        db.add("launch_loops", {
+            "pid": 1, "loop": loop, "parent": 1 if loop > 1 else None, "level": loop, "role": role,
+            "source": "symbols", "evidence": evidence, "iterations": times, "launches": 1.0,
+            "variable": 1, "fewest": min(counts), "usual": 3.0, "most": max(counts), "share": 0.99,
+        })  # fmt: skip
+    return db
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        # The first and last step of a capture may be cut.
+        ([2, *[3] * 37, 2], []),
+        ([3, 5, 4] * 13, [("iterations", 3, 5)]),
+    ],
+)
+def test_the_data_decides_a_loop_whose_number_varies(
+    counts: Sequence[int], found: Sequence[tuple[str, int, int]]
+) -> None:
+    """A loop over a fixed number of items, such as the parts of a test set, reads back as well."""
+    db = _loops(counts)
+    assert db.rows("SELECT role, variable FROM loops ORDER BY loop") == [
+        ("step", True), ("inner", True),
+    ]  # fmt: skip
+    assert db.rows("SELECT kind, fewest, most FROM _host_loops") == found

@@ -38,11 +38,17 @@ counted AS (
         AND s.phase = 'steady'
     GROUP BY l.report_id, l.device, l.loop, l.share_pct, s.step
 ),
+-- The first and the last step may be cut.
+whole AS (
+    FROM counted
+    QUALIFY step > min(step) OVER (PARTITION BY report_id, device, loop)
+        AND step < max(step) OVER (PARTITION BY report_id, device, loop)
+),
 -- A loop over a fixed number of items reads back as well; its number varies in hardly any step.
 varied AS (
     SELECT
         report_id, device, loop, share_pct, min(times)::BIGINT AS fewest, max(times)::BIGINT AS most
-    FROM (SELECT *, mode(times) OVER (PARTITION BY report_id, device, loop) AS usual FROM counted)
+    FROM (SELECT *, mode(times) OVER (PARTITION BY report_id, device, loop) AS usual FROM whole)
     GROUP BY report_id, device, loop, share_pct
     HAVING 100 * avg((times != usual)::INTEGER) >= threshold('timeline.varying_pct')
 ),
