@@ -4,7 +4,7 @@ function finder(nav, boxes, show) {
   const LEAST = 2, MOST = 12;
   const search = document.createElement("input");
   search.type = "search";
-  search.placeholder = "Search the page";
+  search.placeholder = "Search all tables";
   search.setAttribute("aria-label", "Search kernels, ranges and code in all tables");
   const found = document.createElement("ul");
   found.className = "found";
@@ -24,6 +24,7 @@ function finder(nav, boxes, show) {
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     found.replaceChildren();
+    found.classList.toggle("above", search.getBoundingClientRect().bottom > innerHeight / 2);
     if (search.value.trim().length < LEAST) return;
     const hits = known().map(({ box, rows }) => ({ box, rows: rows.filter((row) => words.every((word) => row.text.includes(word))) }))
       .filter((hit) => hit.rows.length);
@@ -31,7 +32,7 @@ function finder(nav, boxes, show) {
       const item = document.createElement("li"), go = document.createElement("button");
       go.type = "button";
       go.textContent = `${box.getAttribute("aria-label")}: ${rows.length} row${rows.length === 1 ? "" : "s"}, ${rows[0].name.slice(0, 60)}`;
-      go.addEventListener("click", () => { found.replaceChildren(); show(box, search.value); });
+      go.addEventListener("click", () => { show(box, search.value); found.replaceChildren(); });
       item.append(go);
       found.append(item);
     }
@@ -40,5 +41,6 @@ function finder(nav, boxes, show) {
   });
   search.addEventListener("keydown", (event) => {
     if (event.key === "Escape") { search.value = ""; found.replaceChildren(); }
+    if (event.key === "Enter") found.querySelector("button")?.click();
   });
 }

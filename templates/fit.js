@@ -5,19 +5,12 @@ const NARROW = matchMedia("(max-width: 40rem)");
 /** Call `hide` with the indexes of the columns to hide, whenever the width of a table's box changes. */
 function fitted(box, table, heads, hide) {
   const details = Array.from(heads.keys()).filter((at) => "detail" in heads[at].dataset);
-  let width = 0, labelled = false;
-  const label = () => {
-    if (labelled || !NARROW.matches) return;
-    labelled = true;
-    for (const row of table.tBodies[0].rows) {
-      Array.from(row.cells).forEach((cell, at) => { cell.dataset.label = heads[at].textContent; });
-    }
-  };
+  let width = 0;
   const fit = () => {
     // A scroll bar that comes and goes with the height changes only the inner width.
     if (!box.offsetWidth || box.offsetWidth === width) return;
     width = box.offsetWidth;
-    label();
+    labelled(table);
     if (NARROW.matches) return hide(details);
     const hidden = [];
     hide(hidden);
@@ -28,4 +21,14 @@ function fitted(box, table, heads, hide) {
   };
   // Folded tables have no width until they are shown.
   new ResizeObserver(() => requestAnimationFrame(fit)).observe(box);
+  return { shrink: () => hide(details), again: () => { width = 0; fit(); } };
+}
+
+/** Name each cell by its column, where rows are blocks. */
+function labelled(table) {
+  if (!NARROW.matches) return NARROW.addEventListener("change", () => labelled(table), { once: true });
+  const names = Array.from(table.tHead.rows[0].cells, (head) => head.textContent);
+  for (const row of table.tBodies[0].rows) {
+    Array.from(row.cells).forEach((cell, at) => { cell.dataset.label = names[at]; });
+  }
 }

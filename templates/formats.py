@@ -9,6 +9,9 @@ from perfpipe.visible import visible_line
 #: Shown for NULL: not collected, which is not zero.
 NOT_COLLECTED = "-"
 
+#: Units of values as data, by the kind of their column; shown values state theirs.
+RAW_UNITS = {"ns": "ns", "bytes": "B", "flops": "FLOP/s", "bandwidth": "B/s", "hz": "Hz"}
+
 
 def format_value(value: Value, kind: Kind) -> str:
     """Return a value as displayed text on one line."""

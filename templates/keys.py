@@ -62,4 +62,6 @@ def _said(value: Value, column: Column) -> str:
     text = format_value(value, column.kind)
     if column.kind == "pct":
         return f"{text} %"
+    if text == "unknown":
+        return "not profiled"
     return shorten(words(text) if column.name in _IDENTIFIERS else text, _LONGEST)

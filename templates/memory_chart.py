@@ -86,6 +86,11 @@ def _flows(place: int, level: Mapping[str, Value]) -> list[str]:
         tip = end + 2 * sign
         flows.append(
             f'<path class="flow" d="M{start} {y}H{tip}m{6 * sign} -4l{-6 * sign} 4l{6 * sign} 4"/>'
-            f'<text x="{middle:g}" y="{y - 5}">{escape(format_value(value, "bytes"))}</text>'
+            f'<text x="{middle:g}" y="{y - 5}">{escape(_carried(place, value))}</text>'
         )
     return flows
+
+
+def _carried(place: int, value: Value) -> str:
+    """Return what an arrow carries; only global accesses are counted between the SMs and L1."""
+    return format_value(value, "bytes") + (" global" if place == 1 else "")

@@ -15,7 +15,7 @@ from perfpipe.blas import load_numpy
 from perfpipe.templates.bars import CATEGORIES, IDLE, part_words
 from perfpipe.templates.cells import rows_of
 from perfpipe.templates.figures import GREY, Drawing, load_matplotlib
-from perfpipe.templates.formats import format_value, header, is_number, shorten
+from perfpipe.templates.formats import RAW_UNITS, format_value, header, is_number, shorten
 from perfpipe.templates.gallery import FIGURES
 from perfpipe.templates.icicle import Icicle
 from perfpipe.templates.keys import key_of, section_key
@@ -366,6 +366,7 @@ def environment() -> Environment:
         "rows": rows_of,
         "without": _without,
         "minor": _minor,
+        "raw_unit": lambda column: RAW_UNITS.get(column.kind, ""),
         "common": _common,
         "keyed": _keyed,
         "depth": _depth,

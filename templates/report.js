@@ -18,11 +18,11 @@
   // ---- state: kept in the URL fragment, so that a link shows what its sender saw
   const stated = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   let state = stated();
-  function keep(name, value) {
+  function keep(name, value, jumps) {
     if (value) state.set(name, value); else state.delete(name);
     const text = state.toString();
     // The whole address: in a notebook, a fragment alone would be one of the notebook.
-    history.replaceState(null, "", location.href.split("#")[0] + (text ? "#" + text : ""));
+    history[jumps ? "pushState" : "replaceState"](null, "", location.href.split("#")[0] + (text ? "#" + text : ""));
   }
 
   // ---- theme: the system's, unless chosen
@@ -75,8 +75,9 @@
     element.scrollIntoView();
   }
 
+  const fittings = [];
   let picked = "";
-  const BRIEF = 10, FIRST_SCREEN = 900, MOST_LINES = 6;
+  const BRIEF = 10, FIRST_SCREEN = 900, LEAST_LINES = 2, MOST_LINES = 6;
 
   // ---- a table: returns a function that restores its state from the URL
   function equip(box) {
@@ -153,10 +154,13 @@
     }
 
     heads.forEach((head, index) => {
+      // Numbers fall first and texts rise first; a third click restores the order of the report.
+      const orders = head.classList.contains("n") ? ["descending", "ascending"] : ["ascending", "descending"];
       const sorting = button(text(head), () => {
-        const up = head.getAttribute("aria-sort") === "descending";
-        sort(index, up);
-        keep(id + ".sort", head.dataset.name + (up ? ".up" : ".down"));
+        const order = orders[orders.indexOf(head.getAttribute("aria-sort")) + 1];
+        const up = order === "ascending";
+        sort(order ? index : -1, up);
+        keep(id + ".sort", order ? head.dataset.name + (up ? ".up" : ".down") : "");
       }, { class: "sort" });
       head.textContent = "";
       head.append(sorting);
@@ -196,20 +200,24 @@
       label.append(check, " " + text(head));
       menu.append(label);
     }
-    const csv = (rows, cells) => rows.map((row) => cells(row).map((cell) => quote(plain(cell))).join(",")).join("\n") + "\n";
+    const value = (cell) => {
+      const said = cell.tagName === "TH" ? text(cell) + (cell.dataset.unit ? ` (${cell.dataset.unit})` : "") : plain(cell);
+      return quote(said === "-" ? "" : said);
+    };
+    const csv = (rows, cells) => rows.map((row) => cells(row).map(value).join(",")).join("\n") + "\n";
     const copying = button("Copy CSV", () => {
       const shown = (some) => Array.from(some).filter((one) => !one.hidden);
       copy(csv(shown(table.rows), (row) => shown(row.cells)), copying);
-    }, { title: "Copy the rows and columns that are shown" });
+    }, { title: "Copy the columns that are shown, and all rows that fit the filter" });
     const saving = button("Save CSV", () => save(id + ".csv", csv([table.tHead.rows[0], ...initial], (row) => Array.from(row.cells)), "text/csv"),
       { title: "Save all rows and columns" });
     tools.append(menu, copying, saving, count);
     box.before(tools);
-    fitted(box, table, heads, (hidden) => {
+    fittings.push(fitted(box, table, heads, (hidden) => {
       if (state.get(id + ".hide")) return;
       boxes.forEach((check, at) => { check.checked = !hidden.includes(at); });
       hide();
-    });
+    }));
 
     return () => {
       const [column, way] = (state.get(id + ".sort") || "").split(".");
@@ -294,24 +302,17 @@
     line.append(copying);
   }
 
-  // As much of the evidence as the first screen has room for.
-  const opening = document.querySelector("#opening");
-  for (let lines = 3; opening && lines <= MOST_LINES; lines += 1) {
-    opening.style.setProperty("--lines", lines);
-    if (opening.getBoundingClientRect().bottom + scrollY > FIRST_SCREEN) {
-      opening.style.setProperty("--lines", lines - 1);
-      break;
-    }
-  }
   const equipped = all(".scroll[data-id]");
   const tables = equipped.map(equip);
   const nav = document.querySelector("nav");
   if (nav) {
     finder(nav, equipped, (box, words) => {
       box.dispatchEvent(new CustomEvent("perfpipe:find", { detail: words }));
-      reveal(box.previousElementSibling);
+      reveal(document.getElementById("table-" + box.dataset.id) || box.previousElementSibling);
     });
+    new ResizeObserver(() => root.style.setProperty("--nav", nav.offsetHeight < innerHeight / 2 ? nav.offsetHeight + "px" : "0px")).observe(nav);
   }
+  for (const table of all(".scroll.whole table")) labelled(table);
   all("figure:not(.step)").forEach((figure) => (figure.querySelector("svg.icicle") ? dive : enlarge)(figure));
 
   // ---- one kernel, selected by a link, a name or a mark: its rows stay, its marks stand out
@@ -347,28 +348,35 @@
     const link = event.target.closest("a.pick");
     if (!link) return;
     event.preventDefault();
-    const key = new URLSearchParams(link.hash.slice(1)).get("kernel");
-    keep("kernel", key === picked ? "" : key);
+    keep("kernel", new URLSearchParams(link.hash.slice(1)).get("kernel"), true);
     apply();
-    const card = picked && cards.find((one) => one.dataset.key === picked);
-    if (card) reveal(card);
+    goTo();
   });
-  // The address of a section that is shown already leads to it again.
+  // A jump keeps what was chosen, and can be undone.
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("nav a");
+    const link = event.target.closest('a[href^="#"]:not(.pick)');
     const target = link && document.getElementById(link.hash.slice(1));
     if (!target) return;
     event.preventDefault();
+    keep("at", target.id, true);
     reveal(target);
   });
+  // What a link is about: a place, a kernel, or a table.
+  function goTo() {
+    const id = (Array.from(state.keys()).find((key) => key.includes(".")) || "").split(".")[0];
+    const target = document.getElementById(state.get("at") || "") || picked && cards.find((card) => card.dataset.key === picked) ||
+      document.getElementById("table-" + id);
+    if (target) reveal(target);
+  }
   document.addEventListener("perfpipe:pick", (event) => {
     keep("kernel", event.detail === picked ? "" : event.detail);
     apply();
   });
   window.addEventListener("hashchange", () => {
-    if (!location.hash.includes("=")) return unfold();
+    if (location.hash && !location.hash.includes("=")) return unfold();
     state = stated();
     apply();
+    goTo();
   });
 
   // ---- in a notebook: a link to a part of the page would load the notebook into the frame
@@ -389,15 +397,29 @@
     element.addEventListener("mouseenter", () => light(element.dataset.key, true));
     element.addEventListener("mouseleave", () => light(element.dataset.key, false));
   }
-  // Paper shows all.
+  // Paper shows all sections, and of tables what is not detail.
   let folded = [];
   addEventListener("beforeprint", () => {
-    folded = all("details:not([open])");
+    folded = all("details:not([open]):not(.columns)");
     for (const one of folded) one.open = true;
+    for (const fitting of fittings) fitting.shrink();
   });
-  addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
+  addEventListener("afterprint", () => {
+    for (const one of folded) one.open = false;
+    for (const fitting of fittings) fitting.again();
+  });
 
   root.classList.add("js");
   apply();
-  unfold();
+  // As much of the evidence as the first screen has room for, once the step is drawn.
+  const opening = document.querySelector("#opening");
+  function fill() {
+    for (let lines = MOST_LINES; lines >= LEAST_LINES; lines -= 1) {
+      opening.style.setProperty("--lines", lines);
+      if (opening.getBoundingClientRect().bottom + scrollY <= FIRST_SCREEN) return;
+    }
+  }
+  const drawn = document.querySelector("#opening .step") || opening;
+  if (opening) new ResizeObserver(fill).observe(drawn);
+  if (location.hash.includes("=")) goTo(); else unfold();
 })();

@@ -58,7 +58,7 @@ def strip_svg(picture: Picture) -> str:
     return (
         f'<svg class="strip" viewBox="0 0 {WIDTH} {y}" font-family="system-ui, sans-serif" '
         f'font-size="9" fill="currentColor" role="img"><title>{escape(said)}</title>'
-        f'<text x="0" y="7">Capture: {format_ns(end_ns)} (▼ drawn step)</text>'
+        f'<text x="0" y="6" font-size="8">Capture: {format_ns(end_ns)} (▼ drawn step)</text>'
         f"{''.join(body)}</svg>"
     )
 

@@ -123,7 +123,7 @@ def test_the_numbers_behind_a_finding_are_shown(replayed: Callable[[str], Path],
     store = replayed("transformer_step")
     assert cli("show", "launches", "--store", store) == 0
     assert cli.out.split("\n")[0].split() == [
-        "kernels", "calls", "api_med_ns", "queue_med_ns", "graphs_save_pct",
+        "device", "kernels", "calls", "api_med_ns", "queue_med_ns", "graphs_save_pct",
     ]  # fmt: skip
     assert "latest run: transformer_step" in cli.err
     shown = cli.out

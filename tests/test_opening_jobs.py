@@ -47,7 +47,7 @@ def test_a_screen_is_about_one_configuration(pages: Pages) -> None:
     document = _document(pages("ddp_step"))
     opening = document["opening"]
     assert (
-        "shown: slow_rank=-1, the slower of 2 configurations (the other: slow_rank=1, 27.4 ms)"
+        "shown: slow_rank=-1, slower of 2 configurations (other: slow_rank=1, 27.4 ms)"
         in (opening["subject"]["text"])
     )
     own = {*opening["verdict"]["source"]["reports"]}

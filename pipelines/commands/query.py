@@ -142,8 +142,8 @@ class Asked:
         return chosen(self.store, self.names, "; --all for the whole store")
 
 
-def answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
-    """Run the query and write its rows, as they come."""
+def answer(asked: Asked, form: str, output: Path | None, limit: int) -> bool:
+    """Run the query and write its rows, as they come; return whether there are any."""
     from perfpipe.analysis.names import names_in
     from perfpipe.analysis.session import Session
     from perfpipe.analysis.views import views
@@ -179,7 +179,7 @@ def answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
     with session:
         if form == "parquet" and output is not None:
             _write_parquet(result, output)
-            return
+            return True
         columns = [column[0] for column in result.description]
         rows = chain(first, chain.from_iterable(_batches(result, size)))
         shown: dict[str, Callable[..., Iterator[str]]] = {
@@ -188,6 +188,8 @@ def answer(asked: Asked, form: str, output: Path | None, limit: int) -> None:
             "table": partial(_as_table, limit=limit),
         }
         _write(shown[form](columns, rows), output)
+        return bool(first)
+    raise AssertionError("unreachable")
 
 
 def _batches(result: Any, size: int) -> Iterator[list[tuple[Any, ...]]]:

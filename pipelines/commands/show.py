@@ -7,6 +7,7 @@ from functools import partial
 import click
 
 from perfpipe.pipelines.commands.query import TABLE, TEXT_FORMATS
+from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import (
     limit_options,
     resolve_store,
@@ -38,6 +39,7 @@ _ROWS = 40
     show_default=True,
     help="Output format: table shows values with units, the other formats show every digit.",
 )
+@click.option("--all", "everything", is_flag=True, help="Show the whole store.")
 @click.option("--sql", "only_sql", is_flag=True, help="Print the SQL instead, for perfpipe query.")
 @window_option
 @step_range_option
@@ -48,6 +50,7 @@ def show_command(
     of: str | None,
     names: tuple[str, ...],
     form: str,
+    everything: bool,
     only_sql: bool,
     window: str,
     step_range: str | int | None,
@@ -80,6 +83,9 @@ def show_command(
     if only_sql:
         click.echo(sql)
         return
+    if names and everything:
+        raise click.UsageError("--report and --all exclude each other")
     store = resolve_store(store_path, must_exist=True)
-    asked = Asked(store, sql, names, everything=False, window=window, step_range=step_range)
-    within(partial(answer, asked, form, None, _ROWS))
+    asked = Asked(store, sql, names, everything, window, step_range)
+    if not within(partial(answer, asked, form, None, _ROWS)):
+        say(f"no rows: nothing was collected for this{f', or no {of!r} is there' if of else ''}")

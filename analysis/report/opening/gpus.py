@@ -166,10 +166,10 @@ def about(scope: Scope, gpus: Sequence[Gpu], chosen: Sequence[Gpu]) -> str:
     if len(reports_of(chosen)) > 1 and not of_run:
         label = f"the job of {label}"
     several = len(others) > 1
-    text = f"shown: {label}, the {'slowest' if several else 'slower'} of {len(others) + 1} {what}"
+    text = f"shown: {label}, {'slowest' if several else 'slower'} of {len(others) + 1} {what}"
     if all(gpu.step_ns for gpu in (*others.values(), *chosen)):
         best = min(others.values(), key=lambda gpu: gpu.length_ns)
-        which = "fastest" if several else "the other"
+        which = "fastest" if several else "other"
         text += f" ({which}: {best.label}, {format_ns(best.length_ns)})"
     return text
 

@@ -265,6 +265,7 @@ KERNEL_TREE = GpuTable(
     order="place",
     limit=LONG,
     tree="depth",
+    key="{kernel} {share_pct} of the kernel time",
 )
 
 SECTION = SectionSpec(

@@ -43,7 +43,6 @@ IDLE_CAUSES = GpuTable(
     ),
     order="rank",
     where="rank <= 12",
-    key="{cause} {share_pct} of the idle time",
 )
 
 GPU_IDLE_GAPS = GpuTable(
@@ -63,7 +62,7 @@ GPU_IDLE_GAPS = GpuTable(
     ),
     order="rank",
     where="rank <= 10",
-    key="{cause} {dur_ns}",
+    key="longest {dur_ns}: {cause}",
 )
 
 LAUNCH_SUMMARY = GpuTable(

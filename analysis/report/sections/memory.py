@@ -36,7 +36,6 @@ KERNEL_MEMORY = LaunchTable(
             "compression_success_pct", "L2 compression success", "pct", "% of sectors", detail=True
         ),
     ),
-    key="{kernel_name} {dram_bytes_per_s} from DRAM",
 )
 
 MEMORY_OP_SUMMARY = GpuTable(

@@ -26,7 +26,7 @@ KERNEL_ROOFLINE = LaunchTable(
         Col("duration_ns", "Duration", "ns"),
         Col("note", "Note", detail=True, hover_of="level"),
     ),
-    order="flop_per_s DESC",
+    order="attained_pct DESC NULLS LAST, level",
     where="precision != 'none' AND (intensity IS NOT NULL OR level = 'dram')",
     joined=("kernel_bottleneck",),
     figure="roofline",

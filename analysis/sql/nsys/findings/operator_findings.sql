@@ -27,7 +27,7 @@ says = "spends time on {{ words[operator] }}"
 evidence = """\
 these kernels take {{ share }}{% if step_launches %} ({{ step_launches | counted('launch') }} and \
 {{ step_ns | ns }} per step){% endif %}; longest kernels: {{ longest }}"""
-question = "SELECT operator, launches, time_ns, share_pct, longest FROM operator_times"
+question = "SELECT device, operator, launches, time_ns, share_pct, longest FROM operator_times"
 each = "operator"
 
 [columns]
