@@ -48,9 +48,9 @@ whole AS (
 varied AS (
     SELECT
         report_id, device, loop, share_pct, min(times)::BIGINT AS fewest, max(times)::BIGINT AS most
-    FROM (SELECT *, mode(times) OVER (PARTITION BY report_id, device, loop) AS usual FROM whole)
+    FROM (SELECT *, quantile_disc(times, 0.5) OVER (PARTITION BY report_id, device, loop) AS usual FROM whole)
     GROUP BY report_id, device, loop, share_pct
-    HAVING 100 * avg((times != usual)::INTEGER) >= threshold('timeline.varying_pct')
+    HAVING 100 * count_if(times != usual) >= threshold('timeline.varying_pct') * count(*)
 ),
 varying AS (
     SELECT report_id, device, arg_max({fewest: fewest, most: most}, share_pct) AS inner_loop
