@@ -312,8 +312,11 @@ def test_launches_are_counted_once_and_delayed(cupti: Path) -> None:
     program = Program(cupti, LAUNCHING.format(before=""))
     cause = sensitivity(program, ["launch"], rounds=2, say=_say)["launch"]
     assert cause.slopes is not None, cause.unavailable
-    # Twice as many if a call of the driver in one of the runtime counted again.
-    assert cause.events_per_unit == pytest.approx(16, rel=0.2)
+    # Twice as many if a call of the driver in one of the runtime counted again.  On a busy machine,
+    # hardly any step may be steady, and whole launches are compared.
+    assert cause.events_per_unit is not None
+    each = cause.events_per_unit / (60 if cause.events_per_unit > 100 else 1)
+    assert each == pytest.approx(16, rel=0.2)
     assert "us per launch" in cause.amount
 
 
