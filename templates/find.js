@@ -11,27 +11,17 @@ function finder(nav, boxes, show) {
   found.setAttribute("role", "status");
   nav.append(search, found);
 
-  // Text is looked up once: large pages have thousands of rows.
-  let lines = null;
-  const known = () => lines ??= boxes.map((box) => ({
-    box,
-    rows: Array.from(box.querySelector("tbody").rows, (row) => ({
-      name: row.cells[0].textContent.trim(),
-      text: [row.textContent, ...Array.from(row.querySelectorAll("td[title]"), (cell) => cell.title)].join(" ").toLowerCase(),
-    })),
-  }));
-
   search.addEventListener("input", () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = wordsIn(search.value);
     found.replaceChildren();
     found.classList.toggle("above", search.getBoundingClientRect().bottom > innerHeight / 2);
     if (search.value.trim().length < LEAST) return;
-    const hits = known().map(({ box, rows }) => ({ box, rows: rows.filter((row) => words.every((word) => row.text.includes(word))) }))
+    const hits = boxes.map((box) => ({ box, rows: Array.from(box.querySelector("tbody").rows).filter((row) => hasWords(row, words)) }))
       .filter((hit) => hit.rows.length);
     for (const { box, rows } of hits.slice(0, MOST)) {
       const item = document.createElement("li"), go = document.createElement("button");
       go.type = "button";
-      go.textContent = `${box.getAttribute("aria-label")}: ${rows.length} row${rows.length === 1 ? "" : "s"}, ${rows[0].name.slice(0, 60)}`;
+      go.textContent = `${box.getAttribute("aria-label")}: ${rows.length} row${rows.length === 1 ? "" : "s"}, ${rows[0].cells[0].textContent.trim().slice(0, 60)}`;
       go.addEventListener("click", () => { show(box, search.value); found.replaceChildren(); });
       item.append(go);
       found.append(item);

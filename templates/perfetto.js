@@ -94,11 +94,3 @@ function handOver(address, trace, title, file, wait) {
     const waiting = setTimeout(() => end("silent"), wait);
   });
 }
-
-function saveFile(text, file) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  link.download = file;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-}

@@ -63,7 +63,9 @@ def render_html(report: Report) -> str:
     figures = _figures(report, lead.table if lead is not None and lead.svg else None)
     step = _step(report)
     css = text_of("report.css")
-    js = "".join(text_of(f"{name}.js") for name in ("tree", "icicle", "find", "fit", "report"))
+    js = "".join(
+        text_of(f"{name}.js") for name in ("common", "tree", "icicle", "find", "fit", "report")
+    )
     drawings = [
         *(svg for svg, _ in figures.values()),
         lead.svg if lead else "",

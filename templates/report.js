@@ -63,12 +63,6 @@
     setTimeout(() => { pressed.textContent = before; }, 1500);
   }
 
-  function save(name, content, type) {
-    const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  }
-
   // What is folded is opened to show a part of it.
   function reveal(element) {
     for (let folded = element.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
@@ -120,17 +114,11 @@
       body.append(...(tree ? tree.sorted(compare) : [...initial].sort(compare)));
     }
 
-    function holds(row, words) {
-      const hovers = all("td[title]", row).map((cell) => cell.title);
-      const content = [row.textContent, ...hovers].join(" ").toLowerCase();
-      return words.every((word) => content.includes(word));
-    }
-
     function filter() {
-      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const words = wordsIn(search.value);
       const chosen = picked && (tree ? tree.leaves : initial).some((row) => row.dataset.key);
       const narrow = Boolean(words.length || bound || chosen);
-      const fits = (row) => (!words.length || holds(row, words)) && (!bound || row.dataset.bound === bound) &&
+      const fits = (row) => (!words.length || hasWords(row, words)) && (!bound || row.dataset.bound === bound) &&
         (!chosen || row.dataset.key === picked);
       let shown = 0;
       if (tree) shown = tree.show(narrow ? fits : null, whole);
@@ -209,7 +197,7 @@
       const shown = (some) => Array.from(some).filter((one) => !one.hidden);
       copy(csv(shown(table.rows), (row) => shown(row.cells)), copying);
     }, { title: "Copy the columns that are shown, and all rows that fit the filter" });
-    const saving = button("Save CSV", () => save(id + ".csv", csv([table.tHead.rows[0], ...initial], (row) => Array.from(row.cells)), "text/csv"),
+    const saving = button("Save CSV", () => saveFile(csv([table.tHead.rows[0], ...initial], (row) => Array.from(row.cells)), id + ".csv", "text/csv"),
       { title: "Save all rows and columns" });
     tools.append(menu, copying, saving, count);
     box.before(tools);
@@ -352,12 +340,13 @@
     apply();
     goTo();
   });
-  // A jump keeps what was chosen, and can be undone.
+  // A jump keeps what was chosen, and can be undone.  In the frame of a notebook, the browser would load the notebook.
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]:not(.pick)');
-    const target = link && document.getElementById(link.hash.slice(1));
-    if (!target) return;
+    if (!link) return;
     event.preventDefault();
+    const target = document.getElementById(link.hash.slice(1));
+    if (!target) return;
     keep("at", target.id, true);
     reveal(target);
   });
@@ -377,14 +366,6 @@
     state = stated();
     apply();
     goTo();
-  });
-
-  // ---- in a notebook: a link to a part of the page would load the notebook into the frame
-  if (location.protocol === "about:") document.addEventListener("click", (event) => {
-    const link = event.target.closest('a[href^="#"]');
-    if (!link || event.defaultPrevented) return;
-    event.preventDefault();
-    location.hash = link.getAttribute("href");
   });
 
   // ---- a mark and the rows of its kernel are highlighted together

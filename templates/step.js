@@ -385,7 +385,7 @@
     const address = figure.dataset.perfetto || "https://ui.perfetto.dev", site = new URL(address).host;
     const trace = perfettoTrace(data, view, from, until);
     const file = perfettoCommands(view)[0].replace(" export perfetto", "").replace(/[^\w.]+/g, "-").slice(0, 80) + ".json";
-    const save = () => saveFile(trace, file);
+    const save = () => saveFile(trace, file, "application/json");
     note(`Waiting for ${site} \u2026`);
     const result = await handOver(address, trace, view.title, file, Number(figure.dataset.wait || 10_000));
     if (result === "done") {
