@@ -7,7 +7,7 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -44,8 +44,41 @@ _BATCH = 10_000
 #: Rows that are counted after the last row shown in a table.
 _COUNTED = 100_000
 
+#: Rows of a table unless stated.
+ROWS = 40
+
 #: First characters of cells that spreadsheets treat as formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def format_option(forms: Sequence[str]) -> Callable[[Any], Any]:
+    """Return the option that chooses one of some formats."""
+    option: Callable[[Any], Any] = click.option(
+        "--format",
+        "form",
+        type=click.Choice(forms),
+        default=TABLE,
+        show_default=True,
+        help="Output format: table shows values with units, the other formats show every digit.",
+    )
+    return option
+
+
+def reports_options(verb: str) -> Callable[[Any], Any]:
+    """Return the options that choose runs and reports, for a command that does so with them."""
+
+    def added(command: Any) -> Any:
+        whole = click.option("--all", "everything", is_flag=True, help=f"{verb} the whole store.")
+        return click.option(
+            "--report",
+            "-r",
+            "names",
+            multiple=True,
+            metavar="RUN|REPORT",
+            help=f"{verb} these runs or reports instead of the latest run.",
+        )(whole(command))
+
+    return added
 
 
 @click.command("query")
@@ -53,33 +86,18 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option(
     "--file", "-f", "file", type=click.Path(path_type=Path), help="Read the SQL from this file."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="Output format: table shows values with units, the other formats show every digit.",
-)
+@format_option(FORMATS)
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    default=40,
+    default=ROWS,
     show_default=True,
     help="Maximum number of rows in table format; other formats write all rows.",
 )
-@click.option(
-    "--report",
-    "-r",
-    "names",
-    multiple=True,
-    metavar="RUN|REPORT",
-    help="Query these runs or reports instead of the latest run.",
-)
-@click.option("--all", "everything", is_flag=True, help="Query the whole store.")
+@reports_options("Query")
 @window_option
 @step_range_option
 @limit_options
@@ -115,10 +133,7 @@ def query_command(
     text = _sql(sql, file)
     if form == "parquet" and output is None:
         raise InputError("--format parquet needs --output FILE")
-    if names and everything:
-        raise click.UsageError("--report and --all exclude each other")
-    store = resolve_store(store_path, must_exist=True)
-    asked = Asked(store, text, names, everything, window, step_range)
+    asked = ask(text, names, everything, window, step_range, store_path)
     within(lambda: answer(asked, form, output, limit))
 
 
@@ -140,6 +155,21 @@ class Asked:
         if self.everything or not (self.names or self.store.run_ids()):
             return None
         return chosen(self.store, self.names, "; --all for the whole store")
+
+
+def ask(
+    sql: str,
+    names: tuple[str, ...],
+    everything: bool,
+    window: str,
+    step_range: str | int | None,
+    store_path: str | None,
+) -> Asked:
+    """Return a query as options state it; UsageError for options that exclude each other."""
+    if names and everything:
+        raise click.UsageError("--report and --all exclude each other")
+    store = resolve_store(store_path, must_exist=True)
+    return Asked(store, sql, names, everything, window, step_range)
 
 
 def answer(asked: Asked, form: str, output: Path | None, limit: int) -> bool:

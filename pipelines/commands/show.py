@@ -6,40 +6,28 @@ from functools import partial
 
 import click
 
-from perfpipe.pipelines.commands.query import TABLE, TEXT_FORMATS
+from perfpipe.pipelines.commands.query import (
+    ROWS,
+    TEXT_FORMATS,
+    answer,
+    ask,
+    format_option,
+    reports_options,
+)
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import (
     limit_options,
-    resolve_store,
     step_range_option,
     store_option,
     window_option,
 )
 
-#: Maximum number of rows in a table.
-_ROWS = 40
-
 
 @click.command("show")
 @click.argument("name", required=False)
 @click.argument("of", required=False)
-@click.option(
-    "--report",
-    "-r",
-    "names",
-    multiple=True,
-    metavar="RUN|REPORT",
-    help="Show these runs or reports instead of the latest run.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(TEXT_FORMATS),
-    default=TABLE,
-    show_default=True,
-    help="Output format: table shows values with units, the other formats show every digit.",
-)
-@click.option("--all", "everything", is_flag=True, help="Show the whole store.")
+@reports_options("Show")
+@format_option(TEXT_FORMATS)
 @click.option("--sql", "only_sql", is_flag=True, help="Print the SQL instead, for perfpipe query.")
 @window_option
 @step_range_option
@@ -70,7 +58,6 @@ def show_command(
     perfpipe show lines --sql
     """
     from perfpipe.analysis.questions import entries, query_of
-    from perfpipe.pipelines.commands.query import Asked, answer
     from perfpipe.pipelines.query_timeout import within
 
     if name is None:
@@ -83,9 +70,6 @@ def show_command(
     if only_sql:
         click.echo(sql)
         return
-    if names and everything:
-        raise click.UsageError("--report and --all exclude each other")
-    store = resolve_store(store_path, must_exist=True)
-    asked = Asked(store, sql, names, everything, window, step_range)
-    if not within(partial(answer, asked, form, None, _ROWS)):
+    asked = ask(sql, names, everything, window, step_range, store_path)
+    if not within(partial(answer, asked, form, None, ROWS)):
         say(f"no rows: nothing was collected for this{f', or no {of!r} is there' if of else ''}")
