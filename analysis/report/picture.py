@@ -32,7 +32,7 @@ VIEWS = (
     "_gpus",
     "_step_windows",
     *captures.VIEWS,
-    "job_ranks",
+    "_gpu_ranks",
     "step_times",
 )
 
@@ -166,15 +166,14 @@ def _windows(reports: Sequence[str]) -> str:
             SELECT report_id, device, name, count(*) = 1 AS alone
             FROM _step_windows JOIN _gpus USING (track)
             GROUP BY report_id, device, name
-        ),
-        ranks AS (SELECT report_id, device, min(rank) AS rank FROM job_ranks GROUP BY ALL)
+        )
         SELECT
             report_id, device, job, role, step, name, start_ns, end_ns, offset_ns, label,
             coalesce(alone, false) AS alone, rank, traced_ns, plain_ns
         FROM step_pictures
         JOIN _labels USING (report_id)
         LEFT JOIN named USING (report_id, device, name)
-        LEFT JOIN ranks USING (report_id, device)
+        LEFT JOIN (SELECT report_id, device, rank FROM _gpu_ranks) USING (report_id, device)
         LEFT JOIN step_times USING (report_id, device)
         WHERE report_id IN {in_list(reports)}
         ORDER BY position NULLS LAST, min(label) OVER (PARTITION BY job),

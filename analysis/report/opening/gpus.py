@@ -18,7 +18,7 @@ VIEWS = (
     "step_times",
     "gpu_time_budget",
     "comm_overlap",
-    "job_ranks",
+    "_gpu_ranks",
     "_labels",
     "_plain_findings",
 )
@@ -96,10 +96,6 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
             LEFT JOIN step_times AS t USING (report_id, device)
             WHERE is_work(b.category)
             GROUP BY b.report_id, b.device
-        ),
-        ranks AS (
-            SELECT report_id, device, min(job) AS job, min(rank) AS rank
-            FROM job_ranks GROUP BY ALL
         )
         SELECT
             report_id, device, bound, share_pct * plain_scale(bound, work, waits, idles),
@@ -120,7 +116,7 @@ def gpus_of(scope: Scope, reports: Sequence[str] | None = None) -> list[Gpu]:
         JOIN analysis_windows AS w USING (report_id, device)
         JOIN busy USING (report_id, device)
         LEFT JOIN comm_overlap USING (report_id, device)
-        LEFT JOIN ranks USING (report_id, device)
+        LEFT JOIN _gpu_ranks USING (report_id, device)
         LEFT JOIN (
             SELECT report_id, device, max(slow_pct) AS slow_pct,
                 bool_or(technique IN ('data_loading', 'more_loading')) AS loads

@@ -134,10 +134,6 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
     The categories of a job have the same order on all of its GPUs.
     """
     sql = f"""
-        WITH ranks AS (
-            SELECT report_id, device, min(job) AS job, min(rank) AS rank
-            FROM job_ranks GROUP BY ALL
-        )
         SELECT report_id, device, label, job, rank,
             list(category ORDER BY of_all DESC, category), list(pct ORDER BY of_all DESC, category)
         FROM (
@@ -147,7 +143,7 @@ def budgets_of(scope: Scope, reports: Sequence[str]) -> Iterator[Budget]:
                     * plain_scale(category, work_scale, communication_scale, idle_scale) AS pct
                 FROM gpu_time_budget
                 LEFT JOIN step_times USING (report_id, device)
-                LEFT JOIN ranks USING (report_id, device)
+                LEFT JOIN _gpu_ranks USING (report_id, device)
                 WHERE report_id IN {in_list(reports)} AND time_ns > 0
             )
         )
