@@ -44,11 +44,7 @@ def entries() -> dict[str, Show]:
     """Return everything that `perfpipe show` shows, by name, in the order of its list."""
     own = [Show(name, entry["about"], entry["sql"]) for name, entry in shows().items()]
     files = [
-        Show(
-            _name(file.view),
-            re.split("[.:,] ", views()[file.view].doc)[0].rstrip("."),
-            file.question,
-        )
+        Show(_name(file.view), _about(file.view), file.question)
         for file in sorted(finding_files().values(), key=lambda file: file.view)
     ]
     return {entry.name: entry for entry in (*own, *files)}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Values that are written as Python writes them.
-_NAMED = {"True": True, "False": False, "None": None}
+NAMED = {"True": True, "False": False, "None": None}
 
 #: Whether this process is a launch of perfpipe, which profiles a function; set by driver.py.
 launched = False
@@ -53,8 +53,11 @@ def value_of(text: str) -> int | float | str | bool | None:
     >>> [value_of(text) for text in ("512", "1e-3", "True", "fp16")]
     [512, 0.001, True, 'fp16']
     """
-    if text in _NAMED:
-        return _NAMED[text]
+    return NAMED[text] if text in NAMED else scalar(text)
+
+
+def scalar(text: str) -> int | float | str:
+    """Return a value of the command line as an integer or a float if it can be parsed as one."""
     for kind in (int, float):
         try:
             return kind(text)

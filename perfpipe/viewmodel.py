@@ -5,6 +5,7 @@ Every figure has its source: a SQL view or table, and the ids of the reports.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -95,6 +96,15 @@ class Table:
     tree: str = ""
     folded: bool = False
     key: str = ""
+
+
+def columns_in(key: str) -> list[str]:
+    """Return the columns that a key figure names.
+
+    >>> columns_in("{steps} steps, median {p50_ns}")
+    ['steps', 'p50_ns']
+    """
+    return re.findall(r"\{(\w+)\}", key)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import InputError
+from perfpipe.functions import scalar
 from perfpipe.pipelines.query_timeout import TIME_VARIABLE, USUAL_S
 from perfpipe.pipelines.settings import stated
 from perfpipe.store import STORE_VARIABLE, Store
@@ -59,16 +60,6 @@ def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]
         if not equals or not name or not values:
             raise InputError(f"{option} {setting}: expected NAME=VALUE or NAME=VALUE,VALUE")
         yield name, values.split(",")
-
-
-def scalar(text: str) -> Scalar:
-    """Return a value of the command line as an integer or a float if it can be parsed as one."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def settings_of(settings: Iterable[str]) -> dict[str, list[Scalar]]:

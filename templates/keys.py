@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from perfpipe.templates.formats import format_value, shorten
 from perfpipe.units import counted, format_ns, words
-from perfpipe.viewmodel import Column, Section, Table, Value
+from perfpipe.viewmodel import Column, Section, Table, Value, columns_in
 
 #: Longest name in a key figure.
 _LONGEST = 60
@@ -26,7 +24,7 @@ def key_of(table: Table) -> str:
         column.name: (value, column)
         for value, column in zip(table.rows[0], table.columns, strict=True)
     }
-    named = re.findall(r"\{(\w+)\}", table.key)
+    named = columns_in(table.key)
     if any(cells[name][0] is None for name in named):
         return ""
     text = table.key.format_map({name: _said(*cells[name]) for name in named})

@@ -7,7 +7,6 @@ templates draw the figure that `figure` names.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -17,7 +16,7 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.views import views
 from perfpipe.database import in_list, quote
-from perfpipe.viewmodel import Card, Code, Column, Kind, Section, Source, Table
+from perfpipe.viewmodel import Card, Code, Column, Kind, Section, Source, Table, columns_in
 
 #: Maximum rows of a table, and of one that lists kernels; a note says what was cut.
 SHORT, LONG = 200, 500
@@ -118,7 +117,7 @@ class TableSpec(ABC):
             raise ValueError(
                 f"{self.title}: hover texts for columns that do not exist: {', '.join(lost)}"
             )
-        if lost := {*re.findall(r"\{(\w+)\}", self.key)} - {*names}:
+        if lost := {*columns_in(self.key)} - {*names}:
             raise ValueError(f"{self.title}: key figure of no column: {', '.join(lost)}")
         if len(names) != len({*names}):
             raise ValueError(f"{self.title}: duplicate column")

@@ -12,7 +12,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.analysis.views import views
 from perfpipe.database import quote
 from perfpipe.errors import InputError, ToolMissing, did_you_mean
-from perfpipe.functions import value_of
+from perfpipe.functions import NAMED
 from perfpipe.model import tables
 from perfpipe.runrecord import TASK_COLUMNS
 
@@ -36,9 +36,6 @@ NCU_METRIC = "ncu metric"
 
 #: Types of columns with numbers.
 _NUMBERS = ("double", "bigint", "int64")
-
-#: Parameters that a workload has as text.
-_NAMED = ("True", "False", "None")
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,8 @@ def _rows(session: Session, tasks: list[dict[str, Any]], kernels: bool) -> Itera
 
 
 def _value(value: Any) -> Any:
-    return value_of(value) if value in _NAMED else value
+    """Return a parameter, which a workload has as text if it is True, False or None."""
+    return NAMED.get(value, value)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError
+from perfpipe.functions import scalar
 from perfpipe.pipelines.gate.commits import two_commits
 from perfpipe.pipelines.gate.trees import check_places, repository, work_trees
-from perfpipe.pipelines.options import pairs, scalar
+from perfpipe.pipelines.options import pairs
 from perfpipe.pipelines.program import PROGRAM, program_of, python_in
 from perfpipe.pipelines.tasks import Task, directory_of, literal, tasks
 from perfpipe.pipelines.workload import Execution, Scalar, Workload, load_workload

@@ -75,8 +75,9 @@ def parts_of(scope: Scope, report_id: str, device: int | None, process_id: int |
         found = found._replace(unit=unit)
         if role == "inner":
             times = f"{counted(round(usual), own)}{_span(fewest, usual, most)}"
-            found = found._replace(inner=times, inner_unit=own, inner_ns=median_ns)
-            found = found._replace(inner_count=usual)
+            found = found._replace(
+                inner=times, inner_unit=own, inner_ns=median_ns, inner_count=usual
+            )
         elif role == "layer":
             each = (
                 f"{counted(round(launches), 'launch')} repeat {round(usual):,} times in each {unit}"

@@ -30,10 +30,9 @@ def lever(actions: Sequence[Action]) -> Iterator[Tile]:
     for action in actions:
         if action.saved:
             yield Tile("Measured gain", action.saved, action.what, action.source)
-        elif action.bound.startswith("up to "):
+            return
+        if action.bound.startswith("up to "):
             share, _, of = action.bound.partition(" % ")
             number = f"{share.replace('up to ', '≤ ')} %"
             yield Tile("Potential gain", number, f"{of}: {action.what}", action.source)
-        else:
-            continue
-        return
+            return
