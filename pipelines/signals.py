@@ -14,6 +14,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: How often to check for the parent process, s.
 _INTERVAL_S = 0.5
 
+#: Time until a signal is repeated that the main thread has not handled, s.
+_AGAIN_S = 0.2
+
 #: Time limit for ending launched programs, s; supervisors also end them without this process.
 _PATIENCE_S = 20.0
 
@@ -109,9 +112,20 @@ def _insist(woken: int) -> None:
             continue
         if _state.received is not None and not _state.launching:
             continue
+        _wake_main(number)
         if not _state.launching or not _state.left.wait(_PATIENCE_S):
             os.write(2, f"perfpipe: {Ended(number)}\n".encode())
             os._exit(128 + number)
+
+
+def _wake_main(number: int) -> None:
+    """Repeat a signal of a launch until the main thread handles it.
+
+    The kernel may deliver it to any thread, which does not interrupt a call of the main thread.
+    """
+    main = threading.main_thread().ident
+    while main and _state.launching and _state.received is None and not _state.left.wait(_AGAIN_S):
+        signal.pthread_kill(main, number)
 
 
 @contextmanager

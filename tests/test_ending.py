@@ -219,6 +219,37 @@ def test_the_time_of_a_program_is_its_own() -> None:
     assert run(["true"]).seconds < finished.seconds + 60
 
 
+def test_a_signal_that_another_thread_gets_ends_a_waiting_main_thread(
+    tmp_path: Path, mark: str
+) -> None:
+    """A process's signal may go to any thread; the main thread waits for a program meanwhile."""
+    (tmp_path / "tree.sh").write_text("touch started; sleep 9000")
+    code = f"""
+    import os, signal, sys, threading, time
+    from pathlib import Path
+    from perfpipe.pipelines import cli, signals
+
+    def deliver():
+        while not Path("started").exists():
+            time.sleep(0.02)
+        time.sleep(0.5)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        time.sleep(9000)
+
+    threading.Thread(target=deliver, daemon=True).start()
+    signals.install()
+    words = ["run", "--collector", "timing", "--no-report", "--store", "store"]
+    sys.exit(cli.run_cli([*words, "--env", "MARK={mark}", "--", "sh", "tree.sh"]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    (recorded,) = Store(tmp_path / "store").runs()
+    assert (done.returncode, recorded.status) == (143, "interrupted"), done.stderr
+    assert _marked(mark) == []
+
+
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
 def test_an_end_within_set_name_stays_one(raised: type[BaseException]) -> None:
     """Python before 3.12 makes a RuntimeError of it: it is met while modules are imported."""
