@@ -1,4 +1,4 @@
-"""Reference softmax of rows: called in float64 by `perfpipe evaluate`, hidden from candidates."""
+"""Reference softmax of rows: called in float64 by `perfpipe evaluate`; candidates cannot read the file."""
 
 from __future__ import annotations
 

@@ -90,6 +90,11 @@ class Evaluate(_Model):
         description="reference function: takes the inputs (floating-point inputs in float64) "
         "and returns the outputs",
     )
+    show_reference: bool = Field(
+        True,
+        description="whether agents are shown the source of the reference, which defines the "
+        "problem",
+    )
     module: str = Field(
         "kernel.py",
         description="file in the candidate's directory that defines the candidate's function",
