@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfpipe.analysis.history import History, Trial
 from perfpipe.analysis.search_gain import gains
+from perfpipe.runrecord import Scalar
 from perfpipe.units import words
 
 #: A generation that gains less than this over the best so far has converged, %.
@@ -96,20 +97,33 @@ def convergence(rounds: Sequence[Generation]) -> int | None:
 def best_of(history: History) -> list[Trial]:
     """Return the best configurations: BEST_SHARE of the valid ones, at least FEWEST_BEST."""
     worked = history.worked
-    return worked[: max(FEWEST_BEST, round(BEST_SHARE * len(worked)))]
+    return worked[: count_of_best(len(worked))]
+
+
+def count_of_best(worked: int) -> int:
+    """Return how many of some valid configurations count as the best."""
+    return max(FEWEST_BEST, round(BEST_SHARE * worked))
 
 
 def traits(history: History) -> list[Trait]:
-    """Return each parameter value among the best, most distinctive first.
+    """Return each parameter value among the best, most distinctive first."""
+    return traits_of(
+        [trial.params for trial in best_of(history)], [trial.params for trial in history.worked]
+    )
+
+
+def traits_of(
+    best: Sequence[Mapping[str, Scalar]], worked: Sequence[Mapping[str, Scalar]]
+) -> list[Trait]:
+    """Return each parameter value among the best of some valid ones, most distinctive first.
 
     A value is distinctive if it is much more frequent among the best than among all valid ones.
     """
-    best, worked = best_of(history), history.worked
     found = []
-    names = dict.fromkeys(name for trial in worked for name in trial.params)
+    names = dict.fromkeys(name for params in worked for name in params)
     for name in names:
-        in_best = Counter(str(trial.params.get(name)) for trial in best)
-        in_all = Counter(str(trial.params.get(name)) for trial in worked)
+        in_best = Counter(str(params.get(name)) for params in best)
+        in_all = Counter(str(params.get(name)) for params in worked)
         found += [
             Trait(name, value, count, len(best), in_all[value], len(worked))
             for value, count in in_best.items()

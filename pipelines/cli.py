@@ -59,6 +59,7 @@ GROUPS = {
     "Agents": {
         "mcp": "Serve the store to an agent over the Model Context Protocol.",
         "evaluate": "Check kernels for correctness and time them.",
+        "search": "Search for a faster kernel with an agent, by hand, or over parameters.",
     },
 }
 

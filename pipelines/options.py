@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,27 @@ def pairs(option: str, settings: Iterable[str]) -> Iterator[tuple[str, list[str]
 def settings_of(settings: Iterable[str]) -> dict[str, list[Scalar]]:
     """Return the values of --set by name; raises InputError for any other form."""
     return {name: [scalar(value) for value in values] for name, values in pairs("--set", settings)}
+
+
+#: Seconds of a unit of time.
+_UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
+
+
+class Duration(click.ParamType[float]):
+    """A time such as 15m, 90s or 1h; a plain number is in seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the time in seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
+        if match is not None and not float(match[1]):
+            self.fail(f"{value} is not longer than 0", param, ctx)
+        if match is None:
+            self.fail(f"{value!r} is not a time such as 15m, 90s or 1h", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
 
 
 class WithProgram(click.Command):

@@ -50,6 +50,11 @@ class Search:
         """Number of generations."""
         return len(self._listed) if self._listed is not None else self.tune.generations
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the configurations come from a file, and are not searched."""
+        return self._listed is not None
+
     def next_generation(self, results: Sequence[TaskResult]) -> list[Params]:
         """Return the parameters to try next, without those that were already tried.
 

@@ -1,4 +1,4 @@
-"""Reference softmax of rows: called in float64 by `perfpipe evaluate`; candidates cannot read the file."""
+"""Reference softmax of rows, called in float64 by `perfpipe evaluate`; out of candidates' reach."""
 
 from __future__ import annotations
 

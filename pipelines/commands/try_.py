@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from perfpipe.errors import Inconclusive, InputError
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import (
+    Duration,
     WithSubject,
     filter_option,
     program_options,
@@ -19,28 +19,8 @@ from perfpipe.pipelines.options import (
 )
 from perfpipe.visible import visible_line
 
-#: Seconds of a unit of time.
-_UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
-
 #: Width of the table in files and pipes.
 _WIDTH = 160
-
-
-class _Budget(click.ParamType[float]):
-    """A time such as 15m, 90s or 1h; a plain number is in seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Return the time in seconds."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
-        if match is not None and not float(match[1]):
-            self.fail(f"{value} is not longer than 0", param, ctx)
-        if match is None:
-            self.fail(f"{value!r} is not a time such as 15m, 90s or 1h", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
 
 
 class _TryCommand(WithSubject):
@@ -54,7 +34,7 @@ class _TryCommand(WithSubject):
 @click.argument("subject", required=False)
 @click.option(
     "--budget",
-    type=_Budget(),
+    type=Duration(),
     default="15m",
     show_default=True,
     metavar="TIME",

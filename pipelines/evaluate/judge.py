@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,12 @@ class Judge:
         """Return a judge of another problem that is not larger, with the same processes."""
         made = copy(self)
         made.problem = problem
+        return made
+
+    def again(self, seed: int, launches: int | None = None) -> Judge:
+        """Return a judge with other inputs and number of launches, with the same processes."""
+        made = copy(self)
+        made._options = replace(self._options, seed=seed, launches=launches)
         return made
 
     def judge(
@@ -292,10 +299,8 @@ class Judge:
 
     def _software(self) -> dict[str, str]:
         found = {"torch": str(self._torch.__version__)}
-        with contextlib.suppress(ImportError):
-            import triton
-
-            found["triton"] = str(triton.__version__)
+        with contextlib.suppress(PackageNotFoundError):
+            found["triton"] = version("triton")
         return found
 
 
