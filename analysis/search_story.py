@@ -169,7 +169,10 @@ def _gain(history: History) -> str:
     low, high = gain.interval_pct
     judged = f"{text}, {gain.verdict}: 95 % interval {low:.1f} to {high:.1f} %"
     if not gain.confirmed:
-        return f"{judged}, {counts} launches."
+        return (
+            f"{judged}, {counts} launches. No proven gain: the fastest was chosen by these times, "
+            "and nothing was launched again (see `confirm` in tune)."
+        )
     searched = history.gain_over_default_pct() or 0
     return (
         f"{judged}, {counts} alternating launches after the search; during the search it was "
@@ -197,7 +200,7 @@ def story(history: History) -> list[str]:
         f"The search converged in generation {point}: later ones gained less than "
         f"{CONVERGED_PCT:g} %."
         if point is not None
-        else "The last generation was still faster: more generations may help."
+        else "The fastest is of the last generation, in single launches: convergence is not proven."
         if len(rounds) > 1
         else "One generation cannot show whether the search has converged."
     )

@@ -148,28 +148,33 @@ def _why_unconfirmed(found: Found) -> str:
     )
 
 
-def sentences(found: Found) -> list[str]:
-    """Return what a search found, the gain first."""
-    said = [headline(found)]
+def facts(found: Found) -> list[tuple[str, str]]:
+    """Return what a search found as sentences with their topics, the gain first."""
     rounds = found.generations
-    duplicates = sum(one.status == DUPLICATE for one in found.attempts)
     tried = f"{counted(len(found.attempts), 'candidate')} in {counted(len(rounds), 'generation')}"
     told = [f"{sum(one.correct for one in found.attempts)} correct"]
     if failed := failures(found.attempts):
         told.append(failed)
-    said.append(f"{tried}: {', '.join(told)}.")
-    if duplicates:
-        said.append("A duplicate was not run again: the earlier verdict is its answer.")
+    said = [("Gain", headline(found)), ("Candidates", f"{tried}: {', '.join(told)}.")]
+    if any(one.status == DUPLICATE for one in found.attempts):
+        text = "A duplicate was not run again: the earlier verdict is its answer."
+        said.append(("Duplicates", text))
     if rounds:
         own = found.convergence
         word = "Converged" if own.proven else "Convergence is not proven"
-        said.append(f"{word}: {own.why}.")
+        said.append(("Progress", f"{word}: {own.why}."))
     if shared := found.shared[:_NAMED]:
         values = ", ".join(f"{t.parameter}={t.value}" for t in shared)
-        said.append(f"All {shared[0].of_best} best candidates have {values}.")
+        text = f"All {shared[0].of_best} best candidates have {values}."
+        said.append(("Shared by the best", text))
     if found.search is not None and found.search.stopped:
-        said.append(f"The search stopped early: {found.search.stopped}.")
+        said.append(("Stopped", f"The search stopped early: {found.search.stopped}."))
     return said
+
+
+def sentences(found: Found) -> list[str]:
+    """Return what a search found, the gain first."""
+    return [text for _, text in facts(found)]
 
 
 def data(found: Found) -> dict[str, Any]:

@@ -257,10 +257,9 @@ def in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
     return sorted(attempts, key=lambda one: (one.generation, one.variant, one.name))
 
 
-def read_all(root: Path) -> list[Search]:
-    """Return the searches of a store, oldest first; raises StoreError if one is damaged."""
-    found = [read(directory(root) / name) for name in identifiers(root)]
-    return sorted(found, key=lambda one: (one.created_at, one.search_id))
+def in_time(searches: Iterable[Search]) -> list[Search]:
+    """Return searches, oldest first."""
+    return sorted(searches, key=lambda one: (one.created_at, one.search_id))
 
 
 def attempt_of(content: Mapping[str, Any]) -> Attempt:

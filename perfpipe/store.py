@@ -17,13 +17,15 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from perfpipe import trialrecord
+from perfpipe import searchrecord, trialrecord
 from perfpipe.errors import OtherVersion, StoreError, os_error_sentence
 from perfpipe.files import printable, replacing
 from perfpipe.manifest import Manifest
 from perfpipe.owner import own_name
 from perfpipe.paths import is_plain
 from perfpipe.runrecord import RunRecord
+from perfpipe.scratch import remove_tree
+from perfpipe.searchrecord import Search
 from perfpipe.segments import Segment, check_size, segment_manifests
 from perfpipe.setaside import SetAside
 from perfpipe.trialrecord import Trial
@@ -55,6 +57,7 @@ class Store:
         self.runs_dir = self.root / "runs"
         self.batches_dir = self.root / "batches"
         self.trials_dir = trialrecord.directory(self.root)
+        self.searches_dir = searchrecord.directory(self.root)
         self.segments_dir = self.root / "segments"
         self.removed_dir = self.root / "removed"
         self._aside = SetAside(self._written_at)
@@ -72,7 +75,7 @@ class Store:
                 f"{shown}: this path is not UTF-8, so DuckDB cannot read it; choose another store "
                 f"with --store or ${STORE_VARIABLE}"
             )
-        parts = ("reports", "segments", "runs", "batches", "trials")
+        parts = ("reports", "segments", "runs", "batches", "trials", "searches")
         if must_exist and not any((store.root / part).is_dir() for part in parts):
             raise StoreError(
                 f"{store.root}: no store; create one with 'perfpipe ingest FILE...' "
@@ -335,6 +338,20 @@ class Store:
             except StoreError as error:
                 self.warn(f"trial {path.stem} is skipped: {error}")
         return trialrecord.in_order(found)
+
+    def searches(self) -> list[Search]:
+        """Return the searches, oldest first; damaged ones are skipped with a warning."""
+        found = []
+        for name in searchrecord.identifiers(self.root):
+            try:
+                found.append(searchrecord.read(self.searches_dir / name))
+            except StoreError as error:
+                self.warn(f"search {name} is skipped: {error}")
+        return searchrecord.in_time(found)
+
+    def remove_search(self, search_id: str) -> None:
+        """Remove a search with its candidates."""
+        remove_tree(self.searches_dir / search_id)
 
     def has_trial(self, trial_id: str) -> bool:
         """Return whether there is a trial of this id, damaged or not."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from perfpipe import baselinerecord, calibrationrecord, trialrecord
+from perfpipe import baselinerecord, calibrationrecord, searchrecord, trialrecord
 from perfpipe.batchrecord import Batch, read_record
 from perfpipe.database import first_lines, open_database, quote
 from perfpipe.errors import StoreError
@@ -78,6 +78,10 @@ def _records(store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"calibration {path.stem}", partial(calibrationrecord.read_file, path)
     for path in trialrecord.files(store.root):
         yield f"trial {path.stem}", partial(trialrecord.read_file, path)
+    for name in searchrecord.identifiers(store.root):
+        folder = searchrecord.directory(store.root) / name
+        yield f"search {name}", partial(searchrecord.read, folder)
+        yield f"search {name}, candidates", partial(searchrecord.read_attempts, folder)
     for path in work_files(store.root):
         yield f"work {path.parent.name}/{path.stem}", partial(read_work, path)
 

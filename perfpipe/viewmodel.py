@@ -268,7 +268,8 @@ class Opening:
 class Report:
     """A whole report; `notice` says what qualifies all of it, such as a replay of a recording.
 
-    `nothing_found` is the reason if there are no findings.
+    `nothing_found` is the reason if there are no findings; `contents` is the heading of the tables
+    of a report that is not about findings.
     """
 
     title: str
@@ -285,6 +286,7 @@ class Report:
     provenance: tuple[Fact, ...] = ()
     opening: Opening | None = None
     picture: Picture | None = None
+    contents: str = "Tasks"
 
     def __post_init__(self) -> None:
         # Names come from programs and files of other people.

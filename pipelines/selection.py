@@ -11,6 +11,7 @@ from perfpipe.errors import InputError, StoreError
 from perfpipe.pipelines.console import say
 from perfpipe.provenance import age_of
 from perfpipe.runrecord import RunRecord
+from perfpipe.searchrecord import identifiers
 from perfpipe.store import Store
 from perfpipe.units import ago, counted
 
@@ -113,6 +114,21 @@ def batch_named(store: Store, names: Sequence[str]) -> str | None:
         return None
     meant = _meant(names[0], (*store.run_ids(), *store.report_ids(), *batches))
     return meant if meant in batches else None
+
+
+def search_named(store: Store, names: Sequence[str]) -> str | None:
+    """Return the search, if one search is the only name, by its id or a prefix of it.
+
+    Raises InputError as `select` does.
+    """
+    searches = identifiers(store.root) if len(names) == 1 else []
+    if not any(search.startswith(names[0]) for search in searches):
+        return None
+    # The name of a workload is that of its newest run.
+    if any(run.workload == names[0] for run in store.runs()):
+        return None
+    meant = _meant(names[0], (*store.run_ids(), *store.report_ids(), *store.batch_ids(), *searches))
+    return meant if meant in searches else None
 
 
 def _found(store: Store, name: str, ids: Sequence[str], runs: Sequence[RunRecord]) -> str:

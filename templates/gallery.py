@@ -22,6 +22,7 @@ from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figur
 from perfpipe.templates.places_figure import places_figure, tried_figure
 from perfpipe.templates.rate_figures import sizes_figure, tuning_figure
 from perfpipe.templates.roofline_figure import roofline_figure
+from perfpipe.templates.speedup_figure import speedup_figure
 from perfpipe.templates.step_figure import LONG, steps_figure
 from perfpipe.viewmodel import Table
 
@@ -75,6 +76,10 @@ FIGURES = {
         "Compute and memory SOL of each profiled kernel; the area of a mark shows the duration",
     ),
     "search": Figure(tuning_figure, "Result of each tested configuration"),
+    "speedups": Figure(
+        speedup_figure,
+        "Speedup of each candidate with its 95 % interval; lines lead from a candidate's parent",
+    ),
     "change": Figure(
         change_figure,
         "Mean step before and after, and the change by category; saved time is hatched",

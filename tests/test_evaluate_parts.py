@@ -18,7 +18,7 @@ from perfpipe.pipelines.evaluate.block import Evaluate, Tolerance
 from perfpipe.pipelines.evaluate.bounds import Bound, bound_of
 from perfpipe.pipelines.evaluate.candidates import copied, parameters
 from perfpipe.pipelines.evaluate.device import pytorch
-from perfpipe.pipelines.evaluate.history import trial
+from perfpipe.pipelines.evaluate.history import attempt_of
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Score, Status
 from perfpipe.pipelines.evaluate.static import look
@@ -271,13 +271,18 @@ def test_a_candidate_is_copied_without_links_and_within_bounds(tmp_path: Path) -
 def test_only_a_correct_candidate_can_have_times() -> None:
     score = Score("c", "b", (1.0,), (2.0,), 2.0, None, None, "unreplicated", 4, "cold")
     made = Judgement("w", "c", Status.CORRECT, "", "d", "CPU", 1, scores=(score,))
-    assert trial(made, 3)["launches_ms"] == [[1.0]]
+    (times,) = attempt_of(made, "c", 3).times
+    assert (times.candidate_ms, times.baseline_ms) == ((1.0,), (2.0,))
     with pytest.raises(ValueError, match="only a correct"):
         Judgement("w", "c", Status.CHEATING, "", "d", "CPU", 1, scores=(score,))
     evidence = (Evidence("cached result", "text"),)
     lost = Judgement("w", "c", Status.CHEATING, "why", "d", "CPU", 1, evidence)
-    told = trial(lost, 3)
-    assert (told["status"], told["failure"], told["error"]) == ("failed", "cheating", "why")
+    told = attempt_of(lost, "c", 3)
+    assert (told.status, told.reason, told.evidence) == (
+        "cheating",
+        "why",
+        ("cached result: text",),
+    )
 
 
 class _Gpu:

@@ -71,6 +71,13 @@ if TYPE_CHECKING:
 )
 @click.option("--generation", type=click.IntRange(min=0), default=0, show_default=True,
               help="With --history: generation number in the search.")  # fmt: skip
+@click.option(
+    "--parent",
+    "parents",
+    multiple=True,
+    metavar="NAME",
+    help="With --history: the candidate that this one was made from; repeat for several.",
+)
 @click.option("--profile", is_flag=True, help="Profile the fastest correct candidate with ncu.")
 @json_option()
 @store_option
@@ -87,6 +94,7 @@ def evaluate_command(
     workloads: Path | None,
     exported: Path | None,
     generation: int,
+    parents: tuple[str, ...],
     profile: bool,
     as_json: bool,
     store_path: str | None,
@@ -139,7 +147,7 @@ def evaluate_command(
                 made.append(judge.judge(directory, against, steps.detail))
                 steps.step(f"{directory.name}: {made[-1].status}: {made[-1].reason}")
                 if history is not None:
-                    append(history, made[-1], generation)
+                    append(history, made[-1], generation, parents)
         if profile and (number := best(made)) is not None:
             found = made[number]
             case, store = case_of(own.problem, found), resolve_store(store_path)

@@ -12,6 +12,7 @@ from perfpipe.pipelines.options import json_document, json_option, resolve_store
 if TYPE_CHECKING:
     from perfpipe.manifest import Manifest
     from perfpipe.runrecord import RunRecord
+    from perfpipe.searchrecord import Search
     from perfpipe.store import Store
     from perfpipe.trialrecord import Trial
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     default=20,
     show_default=True,
     metavar="N",
-    help="Maximum number of runs, of trials and of other reports.",
+    help="Maximum number of runs, of trials, of searches and of other reports.",
 )
 @json_option()
 @store_option
 def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
-    """List runs, trials, and reports that belong to no run, the newest first.
+    """List runs, trials, searches, and reports that belong to no run, the newest first.
 
     The line below a run is the verdict of its last report.
 
@@ -44,6 +45,7 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
     every = store.runs()
     runs = every[::-1][:limit]
     trials = store.trials()[::-1][:limit]
+    searches = store.searches()[::-1][:limit]
     of_runs = {report for run in every for report in run.reports}
     others: list[Manifest] = []
     # Of a large store, the manifests take minutes to read.
@@ -55,6 +57,7 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
             json_document(
                 runs=[_run(number, run, store) for number, run in enumerate(runs, 1)],
                 trials=[_trial(trial) for trial in trials],
+                searches=[_search(store, search) for search in searches],
                 reports=[_report(own) for own in others[:limit]],
             )
         )
@@ -62,6 +65,8 @@ def ls_command(limit: int, as_json: bool, store_path: str | None) -> None:
     rows = [_run(number, run, store) for number, run in enumerate(runs, 1)]
     _show([_cells_of_run(row) for row in rows], below=[row["headline"] for row in rows])
     _show([tuple(str(text) for text in _trial(trial).values()) for trial in trials], "Trials:")
+    told = [_search(store, search) for search in searches]
+    _show([tuple(str(text) for text in row.values()) for row in told], "Searches:")
     found = [tuple(str(text) for text in _report(own).values()) for own in others[:limit]]
     _show(found, "Reports of no run:")
     left = max(0, len(every) - limit), max(0, len(others) - limit)
@@ -121,6 +126,18 @@ def _trial(trial: Trial) -> dict[str, Any]:
     from perfpipe.pipelines.trying.answering import headline
 
     return {"at": _minute(trial.at), "trial": trial.trial_id, "headline": headline(trial)}
+
+
+def _search(store: Store, search: Search) -> dict[str, Any]:
+    """Return what is listed of a search."""
+    from perfpipe.analysis.search_summary import headline
+    from perfpipe.pipelines.searching.page import found_named
+
+    told = headline(found_named(store, search.search_id))
+    return {
+        "at": _minute(search.created_at), "search": search.search_id, "state": search.state,
+        "headline": told,
+    }  # fmt: skip
 
 
 def _report(manifest: Manifest) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _output(name: str, default: str, text: str) -> Callable[[Any], Any]:
     cls=WithViews,
     views={"--findings": "findings", "--rules": "rules", "--tuning": "tuning"},
 )
-@click.argument("names", nargs=-1, metavar="[RUN|REPORT|BATCH|FILE]...")
+@click.argument("names", nargs=-1, metavar="[RUN|REPORT|BATCH|SEARCH|FILE]...")
 @_output("html", "report.html", "Write a self-contained HTML page.")
 @_output("md", "report.md", "Write Markdown for a pull request.")
 @_output("json", "-", "Write the report's data.")
@@ -80,10 +80,10 @@ def report_command(
 ) -> None:
     """Report what limits a run or ingested reports, how close kernels are to SOL, and what to try.
 
-    A name is the id of a run, report or batch, or a prefix of the id; @1 for the newest run, @2 for
-    the one before it; or the name of a workload, for its newest run.  A name can also be a file or
-    directory, which is then ingested first.  The default is the latest run, or all reports if the
-    store has no runs.
+    A name is the id of a run, report, batch or search, or a prefix of the id; @1 for the newest
+    run, @2 for the one before it; or the name of a workload, for its newest run.  A name can also
+    be a file or directory, which is then ingested first.  The default is the latest run, or all
+    reports if the store has no runs.
 
     The command prints the first screen, or every table with --all.  --html and --md also write
     files.  If a report goes to stdout, nothing else is printed there.  Put names before any option
@@ -93,7 +93,7 @@ def report_command(
     --findings --help'.
 
     The report of a batch covers all its tasks: progress, failures, the best configurations and
-    slow nodes.
+    slow nodes.  That of a search shows its candidates, and whether a gain is proven.
 
     \b
     perfpipe report --html
@@ -106,7 +106,7 @@ def report_command(
     """
     from perfpipe.pipelines.reading import with_files
     from perfpipe.pipelines.reporting import make_report, output, print_closing
-    from perfpipe.pipelines.selection import batch_named
+    from perfpipe.pipelines.selection import batch_named, search_named
     from perfpipe.templates.renderers import print_terminal
 
     if figures and as_md in (None, "-"):
@@ -121,7 +121,12 @@ def report_command(
         click.echo(write_index(store, names, index, step_range, window))
         return
     batch = batch_named(store, names) if not baseline else None
-    if batch is not None:
+    search = search_named(store, names) if not baseline else None
+    if search is not None:
+        from perfpipe.pipelines.searching.page import page_of as page_of_search
+
+        report = page_of_search(store, search)
+    elif batch is not None:
         from perfpipe.pipelines.batch.page import page_of
 
         report = page_of(store, batch, Path(as_html).parent if as_html else Path())

@@ -135,8 +135,9 @@ def search_command(context: click.Context, /, **given: Any) -> None:
     perfpipe search --resume softmax-2026 --candidate my_kernel
     perfpipe report softmax-2026 --html search.html
     """
-    from perfpipe.analysis.search_summary import Found, data, sentences
+    from perfpipe.analysis.search_summary import data, sentences
     from perfpipe.pipelines.searching.opening import Asked, resume, start
+    from perfpipe.pipelines.searching.page import found_of
     from perfpipe.pipelines.signals import launching
     from perfpipe.searchrecord import Settings
 
@@ -158,7 +159,7 @@ def search_command(context: click.Context, /, **given: Any) -> None:
             disk = start(store, given["workload"], asked)
         else:
             disk = resume(store, resumed, asked, lambda old: _changed(context, old, settings))
-    found = Found(tuple(disk.attempts()), disk.search.baseline, disk.search)
+    found = found_of(disk)
     if given["as_json"]:
         click.echo(json_document(search_id=disk.search.search_id, **data(found)))
         return

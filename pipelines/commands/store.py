@@ -8,11 +8,15 @@ import click
 
 from perfpipe.errors import StoreError
 from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
+from perfpipe.searchrecord import identifiers
 from perfpipe.units import counted, format_bytes
 from perfpipe.visible import visible_line
 
 #: What is listed of a trial.
 _OF_TRIAL = ("trial_id", "program", "at", "gpu", "run_id", "launches")
+
+#: What is listed of a search.
+_OF_SEARCH = ("search_id", "workload", "created_at", "device_name", "baseline", "state")
 
 
 @click.group("store")
@@ -24,12 +28,17 @@ def store_command() -> None:
 @json_option()
 @store_option
 def ls_command(as_json: bool, store_path: str | None) -> None:
-    """List the reports and trials: id, kind, rows, size, name, warnings."""
+    """List the reports, trials and searches: id, kind, rows, size, name, warnings."""
     store = resolve_store(store_path, must_exist=True)
-    trials = store.trials()
+    trials, searches = store.trials(), store.searches()
     if as_json:
-        found = [{key: vars(trial)[key] for key in _OF_TRIAL} for trial in trials]
-        click.echo(json_document(reports=[asdict(m) for m in store.manifests()], trials=found))
+        click.echo(
+            json_document(
+                reports=[asdict(m) for m in store.manifests()],
+                trials=[{key: vars(trial)[key] for key in _OF_TRIAL} for trial in trials],
+                searches=[{key: vars(one)[key] for key in _OF_SEARCH} for one in searches],
+            )
+        )
         return
     for m in store.each_manifest():
         size = format_bytes(sum(table.bytes for table in m.tables.values()))
@@ -39,17 +48,23 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
     for trial in trials:
         tried = counted(sum(own.launches > 0 for own in trial.levers), "lever")
         click.echo(f"{trial.trial_id}  trial  {tried}  {visible_line(trial.program)}")
+    for search in searches:
+        click.echo(f"{search.search_id}  search  {search.state}  {visible_line(search.workload)}")
 
 
 @store_command.command("rm")
-@click.argument("names", nargs=-1, required=True, metavar="REPORT|TRIAL...")
+@click.argument("names", nargs=-1, required=True, metavar="REPORT|TRIAL|SEARCH...")
 @store_option
 def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
-    """Remove reports and trials from the store; input files are not touched."""
+    """Remove reports, trials and searches from the store; input files are not touched."""
     store = resolve_store(store_path, must_exist=True)
     for name in names:
-        remove = store.remove_trial if store.has_trial(name) else store.remove
-        remove(name)
+        if name in identifiers(store.root):
+            store.remove_search(name)
+        elif store.has_trial(name):
+            store.remove_trial(name)
+        else:
+            store.remove(name)
         click.echo(f"removed {name}")
 
 

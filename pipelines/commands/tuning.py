@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.options import json_document, json_option, resolve_store, store_option
+
+if TYPE_CHECKING:
+    from perfpipe.analysis.search_summary import Found
 
 
 @click.command("tuning")
@@ -19,9 +23,10 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     """Summarize an autotuning run.
 
     HISTORY is a run (default: the latest) or a JSON lines file, which may come from any optimizer.
-    Each line is one configuration: its parameters (under "params" or at top level) and, if known,
-    "generation", "time_ms" (or "times_ms"), "status" (done or failed), "failure", "registers",
-    "spills" and "shared_bytes".
+    Candidates of 'perfpipe evaluate --history' are ranked by their speedups over the baseline.  Of
+    any other tool, each line is one configuration: its parameters (under "params" or at top level)
+    and, if known, "generation", "time_ms" (or "times_ms"), "status" (done or failed), "failure",
+    "registers", "spills" and "shared_bytes".
 
     \b
     perfpipe run workloads/fused_matmul_tuning.yaml
@@ -38,10 +43,14 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
         shared_by_best,
         story,
     )
+    from perfpipe.analysis.search_summary import read_candidates
     from perfpipe.pipelines.selection import chosen
     from perfpipe.viewmodel import Source
 
     if history is not None and (Path(history).is_file() or history.endswith(".jsonl")):
+        if (paired := read_candidates(Path(history))) is not None:
+            _tell_candidates(paired, history, as_json=as_json)
+            return
         found, name = read_history(Path(history)), history
     else:
         store = resolve_store(store_path, must_exist=True)
@@ -75,3 +84,19 @@ def tuning_command(history: str | None, as_json: bool, store_path: str | None) -
     for sentence in story(found):
         click.echo(sentence)
     print_tables(tuning_tables(found, Source("history", (name,))), stdout(highlight=True))
+
+
+def _tell_candidates(found: Found, name: str, *, as_json: bool) -> None:
+    """Print candidates whose times are paired with those of baselines."""
+    from perfpipe.analysis.search_summary import data, sentences
+    from perfpipe.analysis.search_tables import search_tables
+    from perfpipe.pipelines.console import stdout
+    from perfpipe.templates.renderers import print_tables
+    from perfpipe.viewmodel import Source
+
+    if as_json:
+        click.echo(json_document(**data(found)))
+        return
+    for sentence in sentences(found):
+        click.echo(sentence)
+    print_tables(search_tables(found, Source("history", (name,))), stdout(highlight=True))

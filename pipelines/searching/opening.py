@@ -148,8 +148,9 @@ def _named(store: Store, search_id: str) -> str:
         one for one in known if one.startswith(search_id)
     ]
     if len(matches) != 1:
-        hint = f" is ambiguous: {', '.join(matches)}" if matches else " is no search of the store"
-        raise InputError(f"{search_id}{hint}{'' if matches else did_you_mean(search_id, known)}")
+        if matches:
+            raise InputError(f"'{search_id}' is ambiguous: {', '.join(matches)}")
+        raise InputError(f"no search '{search_id}' in the store{did_you_mean(search_id, known)}")
     return matches[0]
 
 
