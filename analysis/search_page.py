@@ -11,9 +11,6 @@ from perfpipe.searchrecord import Search
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Code, Column, Fact, Opening, Report, Section, Source, Table, Tile
 
-#: Rows of the table on the first screen.
-_ROWS = 8
-
 
 def search_report(found: Found, search: Search, change: str) -> Report:
     """Build the page of a search; `change` is the difference of the winner to the baseline."""
@@ -43,9 +40,8 @@ def search_report(found: Found, search: Search, change: str) -> Report:
             Fact("", headline(found), source),
             tuple(_tiles(found, search, source)),
             lead=all_.title if all_.rows else "",
-            first_rows=0 if all_.rows else _ROWS,
         ),
-        sections=tuple(section for section in sections if section.tables),
+        sections=(sections[0], *(section for section in sections[1:] if section.tables)),
         provenance=tuple(_provenance(search, source)),
         contents="Candidates",
     )
@@ -74,7 +70,9 @@ def _notice(search: Search) -> str | None:
 
 
 def _section(id_: str, title: str, *made: Table) -> Section:
-    return Section(id_, title, tuple(table for table in made if table.rows), "there are none")
+    return Section(
+        id_, title, tuple(table for table in made if table.rows), "nothing was confirmed"
+    )
 
 
 def _tiles(found: Found, search: Search, source: Source) -> list[Tile]:
