@@ -27,6 +27,9 @@ from perfpipe.units import counted
 #: Values that all of the best share are named up to this number.
 _NAMED = 6
 
+#: Whether a candidate imports a module.
+PRESENT, ABSENT = "yes", "no"
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -73,13 +76,29 @@ class Found:
     @cached_property
     def traits(self) -> list[Trait]:
         """Values of parameters, and modules, of the best; the most distinctive first."""
-        worked = [_traits(one) for one, _ in self.ranking]
+        modules = dict.fromkeys(name for one, _ in self.ranking for name in one.uses)
+        worked = [
+            {
+                **{f"import {name}": PRESENT if name in one.uses else ABSENT for name in modules},
+                **one.params,
+            }
+            for one, _ in self.ranking
+        ]
         return traits_of(worked[: count_of_best(len(worked))], worked)
 
     @property
     def shared(self) -> list[Trait]:
         """What all of the best have, but not all that were timed."""
-        return [t for t in self.traits if t.best == t.of_best and t.all < t.of_all]
+        common = [t for t in self.traits if t.best == t.of_best and t.all < t.of_all]
+        return [t for t in common if t.value != ABSENT]
+
+    @property
+    def shared_text(self) -> str:
+        """What all of the best have, in words; empty if they have nothing in common."""
+        return ", ".join(
+            t.parameter if t.value == PRESENT else f"{t.parameter}={t.value}"
+            for t in self.shared[:_NAMED]
+        )
 
     def of(self, name: str) -> Attempt | None:
         """Return a candidate by name."""
@@ -102,10 +121,6 @@ class Found:
             best[0].name if best else None,
             best[1] if best else None,
         )
-
-
-def _traits(attempt: Attempt) -> dict[str, Any]:
-    return {**{f"uses {name}": "yes" for name in attempt.uses}, **attempt.params}
 
 
 def failures(attempts: Sequence[Attempt]) -> str:
@@ -131,7 +146,7 @@ def headline(found: Found) -> str:
 
 
 def _least(decision: Decision) -> str:
-    return f"{1 + decision.least_pct / 100:.4g}"
+    return f"{1 + decision.least_pct / 100:.5g}"
 
 
 def _why_unconfirmed(found: Found) -> str:
@@ -163,9 +178,8 @@ def facts(found: Found) -> list[tuple[str, str]]:
         own = found.convergence
         word = "Converged" if own.proven else "Convergence is not proven"
         said.append(("Progress", f"{word}: {own.why}."))
-    if shared := found.shared[:_NAMED]:
-        values = ", ".join(f"{t.parameter}={t.value}" for t in shared)
-        text = f"All {shared[0].of_best} best candidates have {values}."
+    if text := found.shared_text:
+        text = f"All {found.shared[0].of_best} best candidates have {text}."
         said.append(("Shared by the best", text))
     if found.search is not None and found.search.stopped:
         said.append(("Stopped", f"The search stopped early: {found.search.stopped}."))

@@ -13,7 +13,10 @@ _TRIED, _FINALIST, _PROVEN = "#2f6fde", "#d9730d", "#5b9a32"
 _PLACES = {"": (_TRIED, "o"), "finalist": (_FINALIST, "s"), "proven": (_PROVEN, "D")}
 
 #: How far variants of a generation are apart, and the room around the speedups, as a factor.
-_APART, _ROOM = 0.12, 1.4
+_APART, _ROOM = 0.12, 1.2
+
+#: From this ratio of the largest to the smallest speedup on, the axis is logarithmic.
+_WIDE = 8
 
 
 def speedup_figure(table: Table) -> Drawing | None:
@@ -25,7 +28,7 @@ def speedup_figure(table: Table) -> Drawing | None:
     points = points_of(table, names, ("speedup",))
     if not points:
         return None
-    first = points[0][1]
+    first, last = min(point[1] for point in points), max(point[1] for point in points)
     middle = max(point[2] for point in points) / 2 + 0.5
     places = {
         name: (generation + _APART * (variant - middle), speedup)
@@ -33,7 +36,7 @@ def speedup_figure(table: Table) -> Drawing | None:
     }
 
     def draw(axes: Any) -> Marks:
-        axes.set(xlabel="generation", ylabel="speedup over the baseline", yscale="log")
+        axes.set(xlabel="generation", ylabel="speedup over the baseline")
         axes.axhline(1, color=GREY, linewidth=1, linestyle="--", label="baseline")
         drawn: Marks = {}
         for number, (name, _, _, parents, speedup, low, high, place) in enumerate(points):
@@ -53,9 +56,11 @@ def speedup_figure(table: Table) -> Drawing | None:
             colour, mark = _PLACES.get(place, _PLACES[""])
             entry(axes, place or "candidate", colour, mark)
         speedups = [1.0, *(point[4] for point in points)]
+        if max(speedups) > _WIDE * min(speedups):
+            axes.set_yscale("log")
         axes.set_ylim(min(speedups) / _ROOM, max(speedups) * _ROOM)
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_xticks(range(first, max(point[1] for point in points) + 1))
+        axes.set_xticks(range(first, last + 1))
         return drawn
 
     return Drawing(draw, width=8.0, height=3.8)

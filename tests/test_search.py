@@ -129,6 +129,21 @@ def test_by_hand_and_at_the_end_of_the_budget(
     assert [own.name for own in attempts] == ["g1v1", "g2v1", "g3v1"]
 
 
+@pytest.mark.usefixtures("one_fork_server")
+def test_the_shipped_tuner_is_an_agent(cli: Cli, tmp_path: Path) -> None:
+    """On the CPU, Triton interprets its kernels."""
+    workload = problem(tmp_path / "p")
+    workload.write_text(workload.read_text().replace("m: 64, n: 512", "m: 2, n: 64"))
+    tuner = ROOT / "workloads" / "searches" / "tuner.py"
+    words: list[str | Path] = ["search", workload, "--device", "cpu", "--generations", "1"]
+    code = cli(*words, "--variants", "2", "--agent", f"{sys.executable} {tuner}")
+    assert code == 0, cli.err
+    _, attempts, _ = _only(tmp_path / "store")
+    assert [own.status for own in attempts] == ["correct", "correct"], cli.err
+    assert [own.params["fused"] for own in attempts] == [0, 1]
+    assert "triton" in attempts[1].uses
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -168,8 +168,7 @@ def _history(found: Found) -> Iterator[str]:
     for own, speedup in found.ranking[:_TOLD]:
         of = f", from {' and '.join(own.parents)}" if own.parents else ""
         yield f"- {own.label}{of}: {speedup.text}"
-    if found.shared:
-        shared = ", ".join(f"{one.parameter}={one.value}" for one in found.shared)
+    if shared := found.shared_text:
         yield from ("", f"All {found.shared[0].of_best} best candidates have: {shared}.")
     kinds: dict[str, list[Attempt]] = {}
     for one in found.attempts:

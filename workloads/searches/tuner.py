@@ -44,12 +44,12 @@ def softmax_kernel(x_ptr, y_ptr, m, n, row_stride, column_stride,
     at = tl.arange(0, BLOCK)
     for number in range(ROWS):
         row = first + number
-        inside = (at < n) & (row < m)
-        place = x_ptr + row * row_stride + at * column_stride
-        x = tl.load(place, mask=inside, other=-float("inf")).to(tl.float32)
-        e = tl.exp(x - tl.max(x, axis=0))
-        y = e / tl.sum(e, axis=0)
-        tl.store(y_ptr + row * n + at, y.to(y_ptr.dtype.element_ty), mask=inside)
+        if row < m:
+            place = x_ptr + row * row_stride + at * column_stride
+            x = tl.load(place, mask=at < n, other=-float("inf")).to(tl.float32)
+            e = tl.exp(x - tl.max(x, axis=0))
+            y = (e / tl.sum(e, axis=0)).to(y_ptr.dtype.element_ty)
+            tl.store(y_ptr + row * n + at, y, mask=at < n)
 
 
 def run(x, y):

@@ -12,7 +12,7 @@ from perfpipe.analysis.report.opening.gpus import reports_of
 from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.analysis.report.opening.sweeps import point_of, reach_of
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.search_gain import gains
+from perfpipe.analysis.search_gain import Gain, gains
 from perfpipe.analysis.search_story import generations
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted, format_ns
@@ -91,7 +91,12 @@ def _sentence(scope: Scope, history: History, best: Trial) -> str:
     if gain.interval_pct is None:
         noise = ", within noise" if _is_noise(history, best) else "; one launch each"
         return f"The fastest {of} {reaches}: {chosen}; {against}{noise}"
-    return f"The fastest {of} {reaches}: {chosen}; {against}, {gain.verdict}"
+    return f"The fastest {of} {reaches}: {chosen}; {against}, {_verdict(gain)}"
+
+
+def _verdict(gain: Gain) -> str:
+    """Return the verdict on a gain; only one that was launched again is free of selection."""
+    return gain.verdict if gain.confirmed else f"{gain.verdict}, but not confirmed"
 
 
 def _is_noise(history: History, best: Trial) -> bool:
@@ -127,7 +132,7 @@ def _tiles(scope: Scope, history: History, best: Trial, source: Source) -> Itera
             note += f"{noise}one launch each; --set launches=5 decides"
         else:
             low, high = gain.interval_pct
-            note += f"95 % interval {low:.1f} to {high:.1f} %, {gain.verdict}"
+            note += f"95 % interval {low:.1f} to {high:.1f} %, {_verdict(gain)}"
         pct = history.gain_over_default_pct() or 0
         yield Tile("Faster than the default", f"{pct:+.1f} %", note, source)
     yield from reach_of(scope, best.index)
