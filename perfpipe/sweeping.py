@@ -31,6 +31,9 @@ def sweep(store: Store) -> list[Path]:
     parents = [store.reports_dir, store.segments_dir, store.batches_dir]
     for parent in (*parents, *(store.root / name for name in _FILES)):
         removed += [path for path in _ended(parent, WRITING, TRASH) if _remove(path)]
+    for search in _directories(store.searches_dir):
+        for directory in (search, *_directories(search / "candidates")):
+            removed += [path for path in _ended(directory, WRITING) if _remove(path)]
     for parent in (store.runs_dir, store.batches_dir):
         for directory in _directories(parent):
             removed += [path for path in _ended(directory, WRITING) if _remove(path)]

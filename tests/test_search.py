@@ -21,6 +21,8 @@ from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.worker import ForkServer
 from perfpipe.pipelines.searching.page import difference
 from perfpipe.searchrecord import Attempt, Search
+from perfpipe.store import Store
+from perfpipe.sweeping import sweep
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
@@ -214,6 +216,8 @@ def test_a_search_of_equal_variants_goes_on_after_kills_and_proves_nothing(tmp_p
     assert all(len(own) == 12 for own in confirmation.gains().values())
     assert all(own.correct for own in attempts)
     assert any(times.against == searchrecord.INCUMBENT for times in attempts[1].times)
+    sweep(Store(tmp_path / "store"))
+    assert not list((tmp_path / "store").rglob(".tmp-*"))
     # Nothing is left to do.
     again = _start(tmp_path, "--resume", name)
     assert again.communicate(timeout=_PATIENCE_S)[0].startswith("No proven gain: ")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from perfpipe import searchrecord
 from perfpipe.errors import InputError, StoreError, os_error_sentence
+from perfpipe.owner import own_name
 from perfpipe.searchrecord import Attempt, Confirmation, Search
-from perfpipe.store import Store
+from perfpipe.store import WRITING, Store
 
 #: A directory that is no part of a candidate.
 _NO_PART = "__pycache__"
@@ -100,10 +101,10 @@ def copy_files(source: Path, into: Path, skipped: frozenset[str] = frozenset()) 
 
     Links, hidden files and the names in `skipped` at the top are no part of it.
     """
-    beside = into.with_name(f".{into.name}")
-    for path in (beside, into):
-        shutil.rmtree(path, ignore_errors=True)
-    beside.mkdir(parents=True)
+    into.parent.mkdir(parents=True, exist_ok=True)
+    beside = into.with_name(own_name(WRITING.rstrip("-")))
+    shutil.rmtree(into, ignore_errors=True)
+    beside.mkdir()
     for path in sorted(source.rglob("*")):
         parts = path.relative_to(source).parts
         hidden = any(part.startswith(".") for part in parts)
