@@ -112,8 +112,11 @@ def _insist(woken: int) -> None:
             continue
         if _state.received is not None and not _state.launching:
             continue
+        launching = _state.launching
         _wake_main(number)
-        if not _state.launching or not _state.left.wait(_PATIENCE_S):
+        # A main thread that received it during a launch ends this process, with its own sentence.
+        heard = launching and _state.received is not None
+        if not heard or not _state.left.wait(_PATIENCE_S):
             os.write(2, f"perfpipe: {Ended(number)}\n".encode())
             os._exit(128 + number)
 
