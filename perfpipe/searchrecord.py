@@ -184,7 +184,8 @@ class Search:
     """A search: its problem, settings, state, and what was confirmed.
 
     `problem` is a digest of the problem; `spent_s` is the time used so far; `baselines` has the
-    speedup of each other baseline over the first, by which `baseline` was chosen.
+    speedup of each other baseline over the first, by which `baseline` was chosen; `workloads` is
+    the file with those of a FlashInfer-Trace definition.
     """
 
     search_id: str
@@ -201,6 +202,7 @@ class Search:
     state: str = "running"
     spent_s: float = 0.0
     stopped: str = ""
+    workloads: str | None = None
     confirmations: tuple[Confirmation, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ import json
 import math
 import secrets
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,13 +57,14 @@ class Asked:
 
 def start(store: Store, workload: Path, asked: Asked) -> SearchDirectory:
     """Search from the beginning, and return the search; raises InputError for invalid input."""
+    began = time.monotonic()
     torch = pytorch()
     where = device_of(torch, asked.device)
     with scratch() as folder:
         own = loaded(torch, workload, where, folder, asked.workloads)
         _check(own)
         # Before anything is written or run.
-        proposer = _proposer(asked, asked.settings, workload)
+        proposer = _proposer(asked, asked.settings, workload, own, folder)
         with Judge.opened(own.problem, own.work, _options(where, asked.settings)) as judge:
             name, speedups = _baseline(judge, own, asked.baseline)
             at = utc_now()
@@ -70,7 +72,9 @@ def start(store: Store, workload: Path, asked: Asked) -> SearchDirectory:
                 new_id(own.problem.name, at), own.problem.name, str(workload.resolve()), where,
                 device_name(torch, where), name, at, _digest(problem_data(torch, own, where)),
                 secrets.randbits(32) if asked.seed is None else asked.seed,
-                asked.settings, speedups, provenance=provenance(),
+                asked.settings, speedups, spent_s=time.monotonic() - began,
+                workloads=str(asked.workloads.resolve()) if asked.workloads else None,
+                provenance=provenance(),
             )  # fmt: skip
             disk = SearchDirectory.create(store, search, own.baselines[name])
             say(f"search {search.search_id}: candidates are compared with {name} on {where}")
@@ -97,9 +101,10 @@ def resume(
                 "it again with --agent"
             )
         asked = replace(asked, agent=words)
-        proposer = _proposer(asked, search.settings, path)
         with scratch() as folder:
-            own = loaded(torch, path, device, folder, asked.workloads)
+            workloads = Path(search.workloads) if search.workloads else None
+            own = loaded(torch, path, device, folder, workloads)
+            proposer = _proposer(asked, search.settings, path, own, folder)
             if _digest(problem_data(torch, own, device)) != search.problem:
                 raise InputError(
                     f"{path}: the problem changed since {search.search_id} began; start a new "
@@ -166,13 +171,13 @@ def _check(own: Loaded) -> None:
         raise InputError(f"{name}: a search needs sizes to time; the workload defines none")
 
 
-def _proposer(asked: Asked, settings: Settings, path: Path) -> Proposer:
-    """Return who writes candidates; raises InputError if nobody does."""
+def _proposer(asked: Asked, settings: Settings, path: Path, own: Loaded, into: Path) -> Proposer:
+    """Return who writes candidates; raises InputError if nobody does.
+
+    Given solutions of other tools are written below `into`.
+    """
     if asked.candidates:
-        for one in asked.candidates:
-            if not one.is_dir():
-                raise InputError(f"{one}: no such candidate directory")
-        return Given(asked.candidates)
+        return Given([own.candidate(one, into / "given") for one in asked.candidates])
     if asked.agent:
         return Agent(asked.agent, settings.parallel)
     if settings.by_hand:
