@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfpipe.analysis.search_decision import log_gains, speedup_of
+from perfpipe.analysis.search_decision import FINALISTS, log_gains, speedup_of
 from perfpipe.analysis.search_summary import Found
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import write_json
@@ -47,6 +47,10 @@ _FILES, _BYTES = 200, 64 << 20
 
 #: Bits of the secret seed of a judgement.
 _SEED_BITS = 40
+
+#: Processes of a launch besides those of a candidate's baselines, or of the finalists: that without
+#: calls, and the candidate or the baseline.
+_BESIDE = 2
 
 #: The least time limit of a proposer, s.
 _LEAST_S = 1.0
@@ -174,11 +178,10 @@ class Session:
 
     @property
     def reserve_s(self) -> float:
-        """Time that the confirmation takes, from the longest judgement: s."""
-        settings = self.disk.search.settings
-        launches = settings.launches or self._judge.problem.block.launches
-        # Up to twice the processes of a judgement take part in each launch.
-        return 2 * self._longest_s() * max(1.0, settings.confirm / launches)
+        """Time that the confirmation takes, s: by the time of a process in judgements so far."""
+        confirm = self.disk.search.settings.confirm
+        each = [_process_s(one) for one in self._attempts.values() if one.times]
+        return max(each, default=0.0) * confirm * (FINALISTS + _BESIDE)
 
     def _task(self, name: str, generation: int, variant: int) -> Task:
         """Prepare the directory of a candidate."""
@@ -313,6 +316,13 @@ class Session:
             best, profile=seen.profile, profile_missing=seen.profile_missing, report=seen.report
         )
         self.disk.save(self._attempts[best.name])
+
+
+def _process_s(attempt: Attempt) -> float:
+    """Return how long a judgement took for each process that was timed, s; checks count as well."""
+    launches = len(attempt.times[0].candidate_ms)
+    others = len({times.against for times in attempt.times})
+    return attempt.seconds / (launches * (others + _BESIDE))
 
 
 def _stated(files: Path) -> dict[str, Any]:
