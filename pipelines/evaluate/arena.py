@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfpipe.pipelines.evaluate.block import BYTES
+from perfpipe.pipelines.evaluate.chunks import chunks
+from perfpipe.pipelines.evaluate.packets import WORD
 from perfpipe.pipelines.evaluate.problem import Made
 
 #: Guard bytes before and after each tensor, and their value.
@@ -79,22 +82,16 @@ class Arena:
         del self._bytes
         os.close(self.file)
 
+    def release(self) -> None:
+        """Give memory of earlier results back to the device, for candidates."""
+        if self.device != "cpu":
+            self._torch.cuda.empty_cache()
+
     def slot(
         self, inputs: Sequence[Made], outputs: Sequence[Made], start: int, spread: int = 0
     ) -> Slot:
-        """Return places for a call from `start`.
-
-        With `spread` inputs are not contiguous: 1 leaves gaps between rows and begins off a
-        boundary, 2 also swaps the order of the two last dimensions.
-        """
-        places: list[Place] = []
-        begin = start
-        for made in (*inputs, *outputs):
-            is_input = len(places) < len(inputs)
-            place = _place(self._torch, made, start, spread if is_input else 0)
-            places.append(place)
-            start = _aligned(place.offset + place.bytes + GUARD)
-        return Slot(begin, tuple(places[: len(inputs)]), tuple(places[len(inputs) :]), start)
+        """Return places for a call from `start`, as `laid_out`."""
+        return laid_out(inputs, outputs, start, spread)
 
     def tensor(self, place: Place) -> Any:
         """Return a place as a tensor."""
@@ -123,12 +120,16 @@ class Arena:
         """Return the numbers of changed inputs, with the count of changed elements."""
         found = []
         for number, (place, value) in enumerate(zip(slot.inputs, values, strict=True)):
-            if place.made.number is None:
-                now = self.tensor(place)
+            if place.made.number is not None:
+                continue
+            all_now, all_then = self.tensor(place).reshape(-1), value.reshape(-1)
+            count = 0
+            for part in chunks(all_now.numel()):
+                now, then = all_now[part], all_then[part]
                 # NaN is not equal to itself.
-                same = (now == value) | ((now != now) & (value != value))
-                if not bool(same.all()):
-                    found.append((number, int((~same).sum())))
+                count += int(((now != then) & ~((now != now) & (then != then))).sum())
+            if count:
+                found.append((number, count))
         return found
 
     def outside(self, slot: Slot) -> int:
@@ -140,6 +141,22 @@ class Arena:
                 at = place.offset + place.bytes
         return wrong + int((self._bytes[at : slot.end] != _GUARD_BYTE).sum())
 
+    def written(self, slot: Slot, poison: int) -> int:
+        """Return how many bytes of a slot's outputs are no longer the `poison` of `fill`."""
+        count = 0
+        for place in slot.outputs:
+            byte = poison & 1 if place.made.dtype == "bool" else poison
+            for part in chunks(place.bytes):
+                at = slice(place.offset + part.start, place.offset + part.stop)
+                count += int((self._bytes[at] != byte).sum())
+        return count
+
+    def words(self, offset: int, size: int) -> list[int]:
+        """Return the words that cover `size` bytes from `offset`, aligned, as integers."""
+        first, last = offset // WORD, -(-(offset + size) // WORD)
+        found = self._bytes[first * WORD : last * WORD].cpu().numpy().tobytes()
+        return [*memoryview(found).cast("I")]
+
     def gather(self, offsets: Any) -> Any:
         """Return single bytes, on the host."""
         return self._bytes[offsets].cpu()
@@ -149,16 +166,32 @@ class Arena:
         return self._torch.tensor(numbers, dtype=self._torch.int64, device=self.device)
 
 
+def laid_out(inputs: Sequence[Made], outputs: Sequence[Made], start: int, spread: int = 0) -> Slot:
+    """Return places for a call from `start`.
+
+    With `spread` inputs are not contiguous: 1 leaves gaps between rows and begins off a boundary,
+    2 also swaps the order of the two last dimensions.
+    """
+    places: list[Place] = []
+    begin = start
+    for made in (*inputs, *outputs):
+        is_input = len(places) < len(inputs)
+        place = _place(made, start, spread if is_input else 0)
+        places.append(place)
+        start = _aligned(place.offset + place.bytes + GUARD)
+    return Slot(begin, tuple(places[: len(inputs)]), tuple(places[len(inputs) :]), start)
+
+
 def _aligned(offset: int) -> int:
     return -(-offset // GUARD) * GUARD
 
 
-def _place(torch: Any, made: Made, start: int, spread: int) -> Place:
+def _place(made: Made, start: int, spread: int) -> Place:
     """Return the place of a tensor, after a guard."""
     offset = start + GUARD
     if made.number is not None:
         return Place(made, start - GUARD)
-    size = getattr(torch, made.dtype).itemsize
+    size = BYTES[made.dtype]
     shape = made.shape
     stride = [0] * len(shape)
     order = [*range(len(shape))]

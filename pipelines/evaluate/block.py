@@ -14,6 +14,10 @@ Sizes = dict[str, int]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "bool")
 
+#: Bytes of an element.
+BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4,
+         "int16": 2, "int8": 1, "uint8": 1, "bool": 1}  # fmt: skip
+
 DType = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perfpipe.pipelines.evaluate.arena import Arena, Slot
-from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.chunks import CHUNK, chunks
+from perfpipe.pipelines.evaluate.expected import Expected
+from perfpipe.pipelines.evaluate.problem import LARGE, Case, Problem
 from perfpipe.pipelines.evaluate.result import Evidence, Found, Status
-from perfpipe.pipelines.evaluate.tolerance import Difference, allowed, difference
+from perfpipe.pipelines.evaluate.tolerance import Difference
 from perfpipe.pipelines.evaluate.worker import Ended, Worker
 from perfpipe.units import counted
 
@@ -30,41 +32,56 @@ TWINS = ("swapped", "changed")
 POISONS = (0x7B, 0x35)
 
 
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
 class Checks:
     """Checks of one candidate; keeps what they found."""
 
     def __init__(self, torch: Any, problem: Problem, arena: Arena) -> None:
         self._torch, self._problem, self._arena = torch, problem, arena
-        self._earlier: deque[tuple[str, list[Any]]] = deque(maxlen=_REMEMBERED)
+        self._earlier: deque[tuple[str, list[Any], Expected]] = deque(maxlen=_REMEMBERED)
         self._watched: set[str] = set()
         self.checked = 0
         self.deterministic = True
         self.errors: dict[str, float] = {}
 
-    def case(self, worker: Worker, case: Case) -> None:
+    def case(self, worker: Worker, case: Case, say: Callable[[str], None] = _silent) -> None:
         """Check a case: twice with the same inputs, and with some that hardly differ.
 
-        Raises Found if it is not right.
+        Raises Found if it is not right.  `say` hears of the steps of a large case.
         """
         problem, torch = self._problem, self._torch
         spread = 1 + case.seed % 2 if case.special == "noncontiguous" else 0
         slot = self._arena.slot(problem.inputs(case), problem.outputs(case), 0, spread)
+        step = _steps(say, slot)
+        step("inputs are drawn")
         inputs = problem.drawn(torch, case, case.seed, self._arena.device)
-        exact = problem.exact(torch, case, inputs)
-        first = self._called(worker, case, slot, inputs, exact, POISONS[0])
+        step("results are computed")
+        expected = problem.expected(torch, case, inputs)
+        step("first call")
+        self._called(worker, case, slot, inputs, expected, POISONS[0])
+        first = [self._arena.tensor(place).clone() for place in slot.outputs]
+        step("second call")
         try:
-            second = self._called(worker, case, slot, inputs, exact, POISONS[1], paced=True)
+            self._called(worker, case, slot, inputs, expected, POISONS[1], paced=True)
         except Found as found:
             raise _paced(found, self._arena) from found
-        same = all(
-            bool(((one == other) | ((one != one) & (other != other))).all())
-            for one, other in zip(first, second, strict=True)
+        self.deterministic = self.deterministic and all(
+            alike(self._arena.tensor(place), one)
+            for place, one in zip(slot.outputs, first, strict=True)
         )
-        self.deterministic = self.deterministic and same
-        for kind in () if case.special else TWINS:
-            twins = twin(torch, inputs, case.seed, kind)
-            expected = problem.exact(torch, case, twins)
-            self._called(worker, case, slot, twins, expected, POISONS[0])
+        del inputs, expected, first
+        for kind in () if case.special or not problem.twins else TWINS:
+            step(f"inputs with elements {kind}")
+            inputs = problem.drawn(torch, case, case.seed, self._arena.device)
+            inputs = twin(torch, inputs, case.seed, kind)
+            self._called(
+                worker, case, slot, inputs, problem.expected(torch, case, inputs), POISONS[0]
+            )
+        if slot.end - slot.start > LARGE:
+            self._arena.release()
 
     def _called(
         self,
@@ -72,12 +89,12 @@ class Checks:
         case: Case,
         slot: Slot,
         inputs: Sequence[Any],
-        exact: list[Any],
+        expected: Expected,
         poison: int,
         *,
         paced: bool = False,
-    ) -> list[Any]:
-        """Call the candidate once, and return its outputs if all is right."""
+    ) -> None:
+        """Call the candidate once; raises Found if anything is not right."""
         arena = self._arena
         arena.fill([slot], poison)
         arena.write(slot, inputs)
@@ -90,32 +107,34 @@ class Checks:
         self.checked += 1
         raise_for(answer, case, self._problem)
         raise_for_places(arena, slot, inputs, case)
-        self.right(worker, case, slot, exact)
-        return [arena.tensor(place).clone() for place in slot.outputs]
+        self.right(worker, case, slot, expected)
 
-    def right(self, worker: Worker, case: Case, slot: Slot, exact: list[Any]) -> None:
+    def matches(self, slot: Slot, expected: Expected) -> bool:
+        """Return whether the outputs are the expected ones."""
+        return all(one.ok for one in expected.differences(self._outputs(slot)))
+
+    def right(self, worker: Worker, case: Case, slot: Slot, expected: Expected) -> None:
         """Raise Found unless the outputs are the expected ones; the process is stopped."""
-        found = self._differences(case, slot, exact)
+        found = expected.differences(self._outputs(slot))
         wrong = [number for number, one in enumerate(found) if not one.ok]
         for one in found:
             for name in ERRORS:
                 if (error := getattr(one, name)) is not None:
                     self.errors[name] = max(self.errors.get(name, 0.0), error)
         if not wrong:
-            self._earlier.append((case.label, exact))
+            shapes = [place.made.shape for place in slot.outputs]
+            self._earlier.append((case.label, shapes, expected.thinned()))
             return
         told = _told([*self._problem.block.outputs][wrong[0]], found[wrong[0]])
-        for label, other in reversed(self._earlier):
-            alike = [tuple(one.shape) for one in other] == [tuple(one.shape) for one in exact]
-            if alike and all(one.ok for one in self._differences(case, slot, other)):
-                if all(bool((a == b).all()) for a, b in zip(other, exact, strict=True)):
-                    continue
+        shapes = [place.made.shape for place in slot.outputs]
+        for label, others, other in reversed(self._earlier):
+            if others == shapes and self.matches(slot, other):
                 text = f"the output belongs to earlier inputs ({label}): {told}"
                 raise Found(Status.CHEATING, Evidence("cached result", text, case=case.label))
         worker.go_on()
         time.sleep(_LATE_S)
         worker.stop()
-        if all(one.ok for one in self._differences(case, slot, exact)):
+        if self.matches(slot, expected):
             text = (
                 "the output was incomplete when the call returned, but complete "
                 f"{_LATE_S:g} s later: {told}"
@@ -128,18 +147,23 @@ class Checks:
             raise Found(Status.CHEATING, Evidence("precision lowered", text, case=case.label))
         raise Found(Status.WRONG, Evidence("wrong result", told, case=case.label))
 
-    def _differences(self, case: Case, slot: Slot, exact: list[Any]) -> list[Difference]:
-        reduction, block = self._problem.reduction(case), self._problem.block
-        return [
-            difference(
-                self._torch,
-                self._arena.tensor(place),
-                one,
-                allowed(place.made.dtype, reduction, block.accumulate, block.tolerance),
-                reduction,
-            )
-            for place, one in zip(slot.outputs, exact, strict=True)
-        ]
+    def _outputs(self, slot: Slot) -> list[Any]:
+        return [self._arena.tensor(place) for place in slot.outputs]
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Return whether tensors have equal elements; NaN is like NaN."""
+    one, other = one.reshape(-1), other.reshape(-1)
+    return all(
+        bool(((a == b) | ((a != a) & (b != b))).all())
+        for a, b in ((one[part], other[part]) for part in chunks(one.numel()))
+    )
+
+
+def _steps(say: Callable[[str], None], slot: Slot) -> Callable[[str], None]:
+    """Return `say` with the size of a large case; a small one is silent."""
+    size = slot.end - slot.start
+    return (lambda text: say(f"{size / 2**30:.1f} GiB: {text}")) if size > LARGE else _silent
 
 
 def _paced(found: Found, arena: Arena) -> Found:
@@ -222,7 +246,7 @@ def status_of(ended: Ended, worker: Worker | None) -> Found:
 
 
 def twin(torch: Any, inputs: Sequence[Any], seed: int, kind: str) -> list[Any]:
-    """Return inputs with two elements swapped or one changed in each tensor.
+    """Return inputs with two elements swapped or one changed in each tensor; large ones in place.
 
     A cache keyed by a sum or by a few elements cannot distinguish them.
     """
@@ -232,7 +256,7 @@ def twin(torch: Any, inputs: Sequence[Any], seed: int, kind: str) -> list[Any]:
         if not isinstance(value, torch.Tensor) or value.numel() < 2:
             found.append(value)
             continue
-        other = value.clone()
+        other = value.clone() if value.numel() <= CHUNK else value.contiguous()
         flat = other.view(-1)
         one, two = (int(n) for n in torch.randint(flat.numel(), (2,), generator=random))
         if kind == "swapped" or not other.is_floating_point():
@@ -250,6 +274,8 @@ def synchronize(torch: Any, arena: Arena) -> None:
 
 
 def _told(name: str, one: Difference) -> str:
+    if one.reason is not None:
+        return one.reason
     return (
         f"{name} is wrong in {one.wrong} of {one.of} elements; the worst is at "
         f"{one.at}: {one.found:.6g} instead of {one.exact:.6g}"

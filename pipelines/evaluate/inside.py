@@ -1,5 +1,8 @@
 """Runs in the process of a candidate: loads it, and calls it when the judge says so.
 
+A tensor of a call has a storage of its own.  In a batch, a word of an input is missing until the
+call begins, so nothing that is computed earlier is right.
+
 The judge does not trust this process: results are read from the shared block, and the clock is the
 judge's.  Reports from here (exceptions, replaced functions, work that its stream does not wait for)
 can only count against a candidate.
@@ -11,6 +14,7 @@ Packets are JSON.  Asked: {"do": "load" | "call" | "prepare" | "go", ...}; answe
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import json
 import mmap
@@ -24,7 +28,7 @@ from typing import Any, NoReturn
 
 from perfpipe.pipelines.evaluate import watching
 from perfpipe.pipelines.evaluate.confine import confine, limit_memory
-from perfpipe.pipelines.evaluate.packets import PACKET
+from perfpipe.pipelines.evaluate.packets import PACKET, WORD
 
 #: Delay of late inputs, cycles of the GPU's clock: some milliseconds.
 _PACE_CYCLES = 5_000_000
@@ -97,6 +101,8 @@ class Inside:
         if self._on_gpu:
             torch.cuda.set_device(asked["device"])
         self._block = self.block(block)
+        self._base: int = self._block.data_ptr()
+        self._write = self._writer()
         self._function: Callable[..., Any] | None = None
         self._calls: list[tuple[list[Any], list[Any]]] = []
         # Held before a candidate can replace them.
@@ -126,6 +132,29 @@ class Inside:
             found.set_(storage, 0, (asked["bytes"],), (1,))
         os.close(file)
         return found
+
+    def _writer(self) -> Callable[[int, int], Any]:
+        """Return a function that writes a word at an offset of the block, before a call.
+
+        On a GPU it writes in the order of the stream, without a kernel where the driver can.
+        """
+        if not self._on_gpu:
+            words = (ctypes.c_uint32 * (self._asked["bytes"] // WORD)).from_address(self._base)
+
+            def write(offset: int, value: int) -> None:
+                words[offset // WORD] = value
+
+            return write
+        stream, base = self._torch.cuda.current_stream().cuda_stream, self._base
+        whole = self._block[: self._asked["bytes"] // WORD * WORD].view(self._torch.int32)
+        with contextlib.suppress(OSError, AttributeError):
+            driver = ctypes.CDLL("libcuda.so.1").cuStreamWriteValue32_v2
+            driver.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
+            if driver(stream, base, int(whole[0]) & 0xFFFFFFFF, 0) == 0:
+                return lambda offset, value: driver(stream, base + offset, value, 0)
+        return lambda offset, value: whole[offset // WORD].fill_(
+            value - (1 << 32) if value >> 31 else value
+        )
 
     def limit(self) -> None:
         """Limit the memory of the host; a GPU's driver reserves addresses without end."""
@@ -210,15 +239,23 @@ class Inside:
         return {}
 
     def do_go(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Call the candidate for every prepared call, and wait for all its work."""
-        one, calls = self.quick, self._calls
+        """Call the candidate for prepared calls from `first` on, and wait for all its work.
+
+        `late` has one list for each: offset and value of words of its inputs.
+        """
+        one, write, first = self.quick, self._write, asked["first"]
+        calls = [*zip(self._calls[first:], asked["late"], strict=False)]
         if not self._on_gpu:
-            for inputs, outputs in calls:
+            for (inputs, outputs), late in calls:
+                for offset, value in late:
+                    write(offset, value)
                 one(inputs, outputs)
             return {}
         start, end = self._events
         start.record(self._stream)
-        for inputs, outputs in calls:
+        for (inputs, outputs), late in calls:
+            for offset, value in late:
+                write(offset, value)
             one(inputs, outputs)
         if self._function is None:
             # Without calls as well, the GPU changes over to this process and back.
@@ -240,10 +277,17 @@ class Inside:
     def _view(self, view: dict[str, Any]) -> Any:
         if "value" in view:
             return view["value"]
-        dtype = getattr(self._torch, view["dtype"])
-        whole = self._block.view(dtype)
-        offset = view["offset"] // whole.element_size()
-        return whole.as_strided(view["shape"], view["stride"], offset)
+        torch, shape, stride = self._torch, view["shape"], view["stride"]
+        dtype = getattr(torch, view["dtype"])
+        empty = torch.empty(0, dtype=dtype, device=self._block.device)
+        if 0 in shape:
+            return empty.as_strided(shape, stride)
+        size = 1 + sum((extent - 1) * by for extent, by in zip(shape, stride, strict=True))
+        # Of its own: a storage of the whole block would hand over the other calls.
+        storage = torch._C._construct_storage_from_data_pointer(
+            self._base + view["offset"], self._block.device, size * dtype.itemsize
+        )
+        return empty.set_(storage, 0, shape, stride)
 
     def _one(self, inputs: list[Any], outputs: list[Any]) -> dict[str, Any]:
         """Call the candidate, and report defects of its return value."""
@@ -262,8 +306,7 @@ class Inside:
                 told["subclass"] = type(found).__name__
             shape, dtype = [*found.shape], str(found.dtype).removeprefix("torch.")
             told["returned"].append({"shape": shape, "dtype": dtype})
-            storage = found.untyped_storage()
-            if storage.data_ptr() == self._block.untyped_storage().data_ptr():
+            if 0 <= found.untyped_storage().data_ptr() - self._base < self._asked["bytes"]:
                 told["aliases"] = "the output returned shares memory with an input"
             if shape == [*output.shape] and found.dtype == output.dtype:
                 output.copy_(found)

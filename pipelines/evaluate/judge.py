@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from perfpipe.pipelines.evaluate.checking import (
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status
+from perfpipe.pipelines.evaluate.sizes import needed_bytes
 from perfpipe.pipelines.evaluate.static import look
 from perfpipe.pipelines.evaluate.timing import (
-    CALLS,
     Side,
     Timing,
     TooShort,
@@ -85,7 +85,8 @@ class Judge:
         self._options, self._fork_server = options, fork_server
         limits = problem.block.limits
         self._budget = (limits.host_mb if options.device == "cpu" else limits.device_mb) << 20
-        self.arena = Arena(torch, options.device, self._needed())
+        needed = needed_bytes(torch, problem, options.device, self._budget, timed=options.timed)
+        self.arena = Arena(torch, options.device, needed)
 
     @classmethod
     @contextmanager
@@ -156,8 +157,9 @@ class Judge:
             made = replace(made, isolation=worker.refused)
             self._load(worker)
             for number, case in enumerate(cases):
-                say(f"{own.name}: {number + 1} of {len(cases)}: {case.label}")
-                checks.case(worker, case)
+                label = f"{own.name}: {number + 1} of {len(cases)}: {case.label}"
+                say(label)
+                checks.case(worker, case, partial(_step, say, label))
                 raise_for_seen(worker.seen)
         except Found as status:
             found = status
@@ -275,22 +277,6 @@ class Judge:
         how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
         return Found(Status.CRASH, Evidence("crash", f"the candidate's process ended with {how}"))
 
-    def _needed(self) -> int:
-        """Return the bytes of the largest batch, or case."""
-        layout = Arena(self._torch, "cpu", 1)
-        try:
-            sizes = [4096]
-            for case in self.problem.cases(0, timed=self._options.timed):
-                made = self.problem.inputs(case), self.problem.outputs(case)
-                sizes += [layout.slot(*made, 0, spread).end for spread in (0, 1, 2)]
-            for sizes_ in self.problem.block.timing if self._options.timed else ():
-                case = Case(self.problem.block.dtypes[0], sizes_)
-                one = layout.slot(self.problem.inputs(case), self.problem.outputs(case), 0).end
-                sizes.append(max(CALLS[0] * one, min(self._budget, CALLS[1] * one)))
-        finally:
-            layout.close()
-        return -(-max(sizes) // 4096) * 4096
-
     def _device_name(self) -> str:
         if self._options.device == "cpu":
             return f"CPU ({platform.machine()})"
@@ -302,6 +288,11 @@ class Judge:
         with contextlib.suppress(PackageNotFoundError):
             found["triton"] = version("triton")
         return found
+
+
+def _step(say: Say, label: str, step: str) -> None:
+    """Say what a case is at."""
+    say(f"{label}: {step}")
 
 
 def _with(made: Judgement, found: Found) -> Judgement:

@@ -2,3 +2,6 @@
 
 #: Longest packet, bytes.
 PACKET = 1 << 20
+
+#: Bytes of a word, which is what the judge withholds of an input.
+WORD = 4

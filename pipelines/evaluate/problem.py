@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines.evaluate.block import FLOATS, Evaluate, Extent, Input, Sizes
+from perfpipe.pipelines.evaluate.block import BYTES, FLOATS, Evaluate, Extent, Input, Sizes
+from perfpipe.pipelines.evaluate.expected import Accepted, Exact, Expected
+from perfpipe.pipelines.evaluate.memory import free
+from perfpipe.pipelines.evaluate.tolerance import allowed
 from perfpipe.pipelines.expression import evaluate
+
+#: Inputs and outputs of a call above this size, bytes, are large: they are drawn fewer times.
+LARGE = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,10 @@ class Made:
     shape: tuple[int, ...]
     number: float | int | None = None
 
+    def bytes(self) -> int:
+        """Return the size of the tensor; a number has none."""
+        return 0 if self.number is not None else math.prod(self.shape) * BYTES[self.dtype]
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -46,6 +56,9 @@ class Problem:
 
     `make` draws the inputs, `init` are arguments of the candidate's class where it has one.
     With `widens` the reference takes float64 for floating-point inputs, else their own type.
+    `made` has the inputs and outputs of a case where the block does not, `check` is the author's:
+    it takes inputs and outputs, and returns why they are wrong.  With `twins` a few elements of the
+    inputs may be changed.  `given` are files that candidates get, by name.
     """
 
     name: str
@@ -56,15 +69,22 @@ class Problem:
     init: list[Any] | None = None
     init_seed: int = 0
     widens: bool = True
+    twins: bool = True
+    made: Callable[[Case], tuple[list[Made], list[Made]]] | None = None
+    check: Callable[[Any, list[Any], Sequence[Any]], str | None] | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
     forbidden: frozenset[str] = field(default_factory=frozenset)
 
     def cases(self, seed: int, *, timed: bool = True) -> list[Case]:
-        """Return the cases to check, with seeds from `seed` on; includes those to be timed."""
+        """Return the cases to check, with seeds from `seed` on; includes those to be timed.
+
+        Large inputs are drawn once.
+        """
         block, numbers = self.block, itertools.count(seed)
         made = [
             Case(dtype, sizes, "", next(numbers))
             for dtype, sizes in itertools.product(block.dtypes, block.correctness)
-            for _ in range(block.seeds)
+            for _ in range(1 if self.bytes(Case(dtype, sizes)) > LARGE else block.seeds)
         ]
         if timed:
             made += [Case(block.dtypes[0], sizes, "", next(numbers)) for sizes in block.timing]
@@ -82,6 +102,8 @@ class Problem:
 
     def inputs(self, case: Case) -> list[Made]:
         """Return type and shape of the inputs."""
+        if self.made is not None:
+            return self.made(case)[0]
         return [
             Made(one.dtype or case.dtype, self._shape(one.shape, case), self._number(one, case))
             for one in self.block.inputs.values()
@@ -89,10 +111,16 @@ class Problem:
 
     def outputs(self, case: Case) -> list[Made]:
         """Return type and shape of the outputs."""
+        if self.made is not None:
+            return self.made(case)[1]
         return [
             Made(one.dtype or case.dtype, self._shape(one.shape, case))
             for one in self.block.outputs.values()
         ]
+
+    def bytes(self, case: Case) -> int:
+        """Return the size of the inputs and outputs of a call."""
+        return sum(made.bytes() for made in (*self.inputs(case), *self.outputs(case)))
 
     def drawn(self, torch: Any, case: Case, seed: int, device: str) -> list[Any]:
         """Return inputs, contiguous; the same seed gives the same."""
@@ -107,22 +135,36 @@ class Problem:
             for one, made in pairs
         ]
 
-    def exact(self, torch: Any, case: Case, inputs: Sequence[Any]) -> list[Any]:
-        """Return the expected outputs; raises InputError if the reference fails."""
-        wide = [
-            one.double()
-            if self.widens and isinstance(one, torch.Tensor) and one.is_floating_point()
-            else one
-            for one in inputs
+    def expected(self, torch: Any, case: Case, inputs: Sequence[Any]) -> Expected:
+        """Return what the outputs must be; raises InputError if the reference fails."""
+        if (check := self.check) is not None:
+            return Accepted(lambda outputs: check(torch, [*inputs], outputs))
+        block, reduction = self.block, self.reduction(case)
+        may = [
+            allowed(made.dtype, reduction, block.accumulate, block.tolerance)
+            for made in self.outputs(case)
         ]
+        return Exact(torch, self.exact(torch, case, inputs), may, reduction)
+
+    def exact(self, torch: Any, case: Case, inputs: Sequence[Any]) -> list[Any]:
+        """Return the expected outputs; raises InputError if the reference fails.
+
+        Where float64 does not fit, they are computed in the type of the inputs.
+        """
+        floats = [
+            one for one in inputs if isinstance(one, torch.Tensor) and one.is_floating_point()
+        ]
+        widens = self.widens and wide_fits(torch, floats, self.outputs(case))
         try:
-            with torch.no_grad():
-                found = self.reference(*wide)
+            found = self._referred(torch, inputs, widens)
+        except torch.OutOfMemoryError as error:
+            raise InputError(f"{self.path}: the reference does not fit: {error}") from error
         except Exception as error:
             raise InputError(
                 f"{self.path}: the reference fails for {case.label}: {error}"
             ) from error
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        found = found.values() if isinstance(found, dict) else found
+        found = [found] if isinstance(found, torch.Tensor) else list(found)
         shapes = [made.shape for made in self.outputs(case)]
         if [tuple(one.shape) for one in found] != shapes:
             got = [tuple(one.shape) for one in found]
@@ -130,6 +172,23 @@ class Problem:
                 f"{self.path}: {case.label}: the reference returns {got}, not {shapes}"
             )
         return found
+
+    def _referred(self, torch: Any, inputs: Sequence[Any], widens: bool) -> Any:
+        wide = [
+            one.double()
+            if widens and isinstance(one, torch.Tensor) and one.is_floating_point()
+            else one
+            for one in inputs
+        ]
+        try:
+            with torch.no_grad():
+                return self.reference(*wide)
+        except torch.OutOfMemoryError:
+            if not widens:
+                raise
+        del wide
+        torch.cuda.empty_cache()
+        return self._referred(torch, inputs, widens=False)
 
     def reduction(self, case: Case) -> float:
         """Return the number of terms in the sum of an output element."""
@@ -166,6 +225,13 @@ class Problem:
             at = int(torch.randint(found.numel(), (1,), generator=random, device=device))
             found.view(-1)[at] = math.nan if case.special == "nan" else math.inf
         return found
+
+
+def wide_fits(torch: Any, floats: Sequence[Any], outputs: Sequence[Made]) -> bool:
+    """Return whether the device has room for inputs and outputs in float64."""
+    count: int = sum(one.numel() for one in floats) + sum(math.prod(made.shape) for made in outputs)
+    device = floats[0].device if floats else "cpu"
+    return 8 * count <= max(LARGE, free(torch, str(device)))
 
 
 def _number(given: Extent | float, sizes: Mapping[str, int], path: Path) -> float:

@@ -16,7 +16,7 @@ from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.session import Session
 from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.collectors.ncu import profile_options
-from perfpipe.pipelines.evaluate.arena import Arena
+from perfpipe.pipelines.evaluate.arena import laid_out
 from perfpipe.pipelines.evaluate.bounds import CaseWork, work_of
 from perfpipe.pipelines.evaluate.candidates import copied
 from perfpipe.pipelines.evaluate.load import Loaded
@@ -120,9 +120,7 @@ def _profiled(
 def _asked(torch: Any, problem: Problem, case: Case, device: str, home: Path) -> dict[str, Any]:
     """Return the request to the process; the inputs are written next to the candidate."""
     block, limits = problem.block, problem.block.limits
-    layout = Arena(torch, "cpu", 1)
-    slot = layout.slot(problem.inputs(case), problem.outputs(case), 0)
-    layout.close()
+    slot = laid_out(problem.inputs(case), problem.outputs(case), 0)
     inputs = home / "inputs.pt"
     drawn = problem.drawn(torch, case, case.seed, device)
     torch.save([one.cpu() if isinstance(one, torch.Tensor) else one for one in drawn], inputs)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfpipe.pipelines.evaluate.block import FLOATS, Tolerance
+from perfpipe.pipelines.evaluate.chunks import CHUNK, chunks
 
 #: Spacing of numbers at 1, and the smallest positive number, by type; tf32 only rounds inputs.
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "tf32": 2.0**-10, "float16": 2.0**-10,
@@ -69,7 +70,7 @@ class Difference:
     Errors are absolute, over the largest expected value, and over the element's own.
 
     `at` is the worst element, `found` and `exact` its values; `computed_in` the less precise type
-    whose errors these look like.
+    whose errors these look like.  `reason` is what the problem's own check says.
     """
 
     wrong: int
@@ -81,6 +82,7 @@ class Difference:
     found: float | None = None
     exact: float | None = None
     computed_in: str | None = None
+    reason: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -92,17 +94,61 @@ def difference(torch: Any, found: Any, exact: Any, may: Allowed, reduction: floa
     """Compare a result with the exact one, in float64; integers must be equal.
 
     NaN is required where NaN is expected; values beyond the range of the type may be infinite.
+    Large results are compared part by part.
     """
     if not exact.numel():
         return Difference(0, 0, None, None)
     dtype = str(found.dtype).removeprefix("torch.")
-    if dtype not in FLOATS:
-        wrong = found != exact.to(found.dtype)
-        return _told(torch, wrong, (found.double() - exact.double()).abs(), found, exact, 1.0)
-    largest = torch.finfo(found.dtype).max
-    found, exact = found.double(), exact.double()
+    shape, found, exact = [*exact.shape], found.reshape(-1), exact.reshape(-1)
+    parts = [*chunks(exact.numel())]
+    if dtype in FLOATS:
+        largest = torch.finfo(found.dtype).max
+        scale = max(_scale(torch, exact[part].double(), largest) for part in parts)
+        compared = (
+            _compared(torch, found[part].double(), exact[part].double(), may, scale, largest)
+            for part in parts
+        )
+    else:
+        scale = 1.0
+        compared = (_unequal(found[part], exact[part]) for part in parts)
+    made = Difference(0, exact.numel(), 0.0, None, 0.0)
+    worst = -1.0
+    for part, (wrong, error) in zip(parts, compared, strict=True):
+        one = _told(torch, wrong, error, exact[part])
+        made = replace(
+            made,
+            wrong=made.wrong + one.count,
+            max_abs=max(made.max_abs or 0.0, one.most),
+            max_relative=max(made.max_relative or 0.0, one.own),
+        )
+        if one.count and one.rank > worst:
+            worst, at = one.rank, part.start + one.at
+            made = replace(
+                made, at=tuple(_place(at, shape)), found=float(found[at]), exact=float(exact[at])
+            )
+    made = replace(made, max_scaled=(made.max_abs or 0.0) / scale if scale else None)
+    if not made.wrong or dtype not in FLOATS:
+        return made
+    step = -(-exact.numel() // CHUNK)
+    some, right = found[::step].double(), exact[::step].double()
+    usual = right.isfinite() & (right.abs() < largest)
+    if bool(usual.any()):
+        lower = _computed_in(torch, some[usual], right[usual], scale, dtype, reduction)
+        made = replace(made, computed_in=lower)
+    return made
+
+
+def _scale(torch: Any, exact: Any, largest: float) -> float:
+    """Return the largest exact value that the type can have."""
     usual = exact.isfinite() & (exact.abs() < largest)
-    scale = float(torch.where(usual, exact.abs(), 0.0).max())
+    return float(torch.where(usual, exact.abs(), 0.0).max())
+
+
+def _compared(
+    torch: Any, found: Any, exact: Any, may: Allowed, scale: float, largest: float
+) -> tuple[Any, Any]:
+    """Return which elements are wrong, and the errors of all."""
+    usual = exact.isfinite() & (exact.abs() < largest)
     error = (found - exact).abs()
     limit = may.relative * exact.abs() + may.scaled * scale + may.absolute
     near = largest * (1 - may.relative - may.scaled)
@@ -110,29 +156,36 @@ def difference(torch: Any, found: Any, exact: Any, may: Allowed, reduction: floa
     beyond = (found.sign() == exact.sign()) & (found.abs() >= near) & (exact.abs() >= near)
     right = torch.where(usual, error <= limit, (found == exact) | beyond)
     right |= (exact.isnan() & found.isnan()) | (beyond & ~exact.isnan())
-    error = torch.where(right & ~usual, torch.zeros_like(error), error)
-    made = _told(torch, ~right, error, found, exact, scale)
-    if made.wrong and bool(usual.any()):
-        lower = _computed_in(torch, found[usual], exact[usual], scale, dtype, reduction)
-        return replace(made, computed_in=lower)
-    return made
+    return ~right, torch.where(right & ~usual, torch.zeros_like(error), error)
 
 
-def _told(torch: Any, wrong: Any, error: Any, found: Any, exact: Any, scale: float) -> Difference:
+def _unequal(found: Any, exact: Any) -> tuple[Any, Any]:
+    return found != exact.to(found.dtype), (found.double() - exact.double()).abs()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """How a part differs: wrong elements, largest errors, and the worst element with its rank."""
+
+    count: int
+    most: float
+    own: float
+    at: int = 0
+    rank: float = -1.0
+
+
+def _told(torch: Any, wrong: Any, error: Any, exact: Any) -> _Part:
     finite = torch.where(error.isfinite(), error, torch.zeros_like(error))
-    most = float(finite.max())
     size = exact.double().abs()
     own = float(torch.where(size > 0, finite / size, 0.0).nan_to_num().max())
-    count = int(wrong.sum())
-    largest = Difference(count, wrong.numel(), most, most / scale if scale else None, own)
-    if not count:
-        return largest
+    found = _Part(int(wrong.sum()), float(finite.max()), own)
+    if not found.count:
+        return found
     # NaN and infinite errors are the worst.
     rank = torch.where(error.isfinite(), error, torch.full_like(error, math.inf))
-    at = int(torch.where(wrong, rank, torch.full_like(rank, -1.0)).reshape(-1).argmax())
-    place = tuple(int(part) for part in _place(at, [*exact.shape]))
-    one, other = (float(side.reshape(-1)[at]) for side in (found, exact))
-    return replace(largest, at=place, found=one, exact=other)
+    rank = torch.where(wrong, rank, torch.full_like(rank, -1.0))
+    at = int(rank.argmax())
+    return replace(found, at=at, rank=float(rank[at]))
 
 
 def _place(at: int, shape: list[int]) -> list[int]:

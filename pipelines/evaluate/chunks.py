@@ -1,0 +1,18 @@
+"""Large tensors part by part: temporary tensors stay small next to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+#: Elements that are compared at a time.
+CHUNK = 1 << 22
+
+
+def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
+    """Return ranges of at most `size` elements that cover `count` elements, in order.
+
+    >>> [*chunks(5, 2)]
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    for start in range(0, count, size):
+        yield slice(start, min(count, start + size))
