@@ -146,7 +146,8 @@ class Judge:
             made = replace(made, params=parameters(own.home))
         except InputError as error:
             return _with(made, Found(Status.CRASH, Evidence("parameters", str(error))))
-        if offences := look(own.home / "files", problem.path.stem):
+        found_there = look(own.home / "files", problem.path.stem)
+        if offences := [one for one in found_there if not _is_given(problem, own, one)]:
             return _with(made, Found(Status.CHEATING, *offences))
         checks = Checks(self._torch, problem, self.arena)
         cases = problem.cases(options.seed, timed=options.timed)
@@ -288,6 +289,12 @@ class Judge:
         with contextlib.suppress(PackageNotFoundError):
             found["triton"] = version("triton")
         return found
+
+
+def _is_given(problem: Problem, own: _Copy, found: Evidence) -> bool:
+    """Return whether evidence is in a file that the problem gave to the candidate, unchanged."""
+    given = problem.given.get(found.file or "")
+    return given is not None and (own.home / "files" / str(found.file)).read_text() == given
 
 
 def _step(say: Say, label: str, step: str) -> None:

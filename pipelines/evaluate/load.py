@@ -1,4 +1,4 @@
-"""Problems from workload files, from definitions of FlashInfer-Trace, and from KernelBench."""
+"""Problems from workload files, and from FlashInfer-Trace, KernelBench and GPU MODE."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError
-from perfpipe.pipelines.evaluate import flashinfer, kernelbench
+from perfpipe.pipelines.evaluate import flashinfer, gpumode, kernelbench
 from perfpipe.pipelines.evaluate.problem import Problem, reference_of
 from perfpipe.pipelines.workload import Work, load_workload
 
@@ -26,12 +26,16 @@ class Loaded:
     workloads: tuple[Mapping[str, Any], ...] = ()
 
     def candidate(self, path: Path, into: Path) -> Path:
-        """Return the directory of a candidate; that of a solution is written below `into`.
+        """Return the directory of a candidate; that of a file is written below `into`.
 
         Raises InputError for anything else.
         """
         if path.suffix == ".json" and path.is_file():
             return flashinfer.candidate_of(path, self.problem, into)
+        if self.problem.given:
+            return gpumode.candidate_of(path, self.problem, into)
+        if path.suffix == ".py" and path.is_file():
+            return _alone(path, self.problem, into)
         if not path.is_dir():
             raise InputError(f"{path}: no such candidate directory")
         return path
@@ -53,6 +57,9 @@ def loaded(
     if path.suffix == ".py":
         problem = kernelbench.problem_of_module(torch, path, device)
         return Loaded(problem, Work(), {"reference": kernelbench.baseline(problem, into)})
+    if path.suffix in (".yml", ".yaml") and gpumode.is_task(path):
+        problem = gpumode.problem_of_task(torch, path, device, into)
+        return Loaded(problem, Work(), gpumode.baseline(problem, into))
     workload = load_workload(path)
     block = workload.evaluate
     if block is None:
@@ -68,3 +75,11 @@ def loaded(
     )
     baselines = {name: folder / at for name, at in block.baselines.items()}
     return Loaded(problem, workload.work, baselines)
+
+
+def _alone(path: Path, problem: Problem, into: Path) -> Path:
+    """Write a candidate of a single file as a directory, and return it."""
+    at = into / path.stem
+    at.mkdir(parents=True, exist_ok=True)
+    (at / problem.block.module).write_bytes(path.read_bytes())
+    return at

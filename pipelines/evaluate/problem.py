@@ -39,11 +39,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Made:
-    """The type and shape of a tensor, or a number in its place."""
+    """The type and shape of a tensor, or a number or a word in its place."""
 
     dtype: str
     shape: tuple[int, ...]
-    number: float | int | None = None
+    number: float | int | str | None = None
 
     def bytes(self) -> int:
         """Return the size of the tensor; a number has none."""
@@ -56,9 +56,9 @@ class Problem:
 
     `make` draws the inputs, `init` are arguments of the candidate's class where it has one.
     With `widens` the reference takes float64 for floating-point inputs, else their own type.
-    `made` has the inputs and outputs of a case where the block does not, `check` is the author's:
-    it takes inputs and outputs, and returns why they are wrong.  With `twins` a few elements of the
-    inputs may be changed.  `given` are files that candidates get, by name.
+    `made` has the inputs and outputs of a case where the block does not.  `check` is the author's:
+    it takes a case, inputs and outputs, and returns why these are wrong.  With `twins` a few
+    elements of the inputs may be changed.  `given` are files that candidates get, by name.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Problem:
     widens: bool = True
     twins: bool = True
     made: Callable[[Case], tuple[list[Made], list[Made]]] | None = None
-    check: Callable[[Any, list[Any], Sequence[Any]], str | None] | None = None
+    check: Callable[[Any, Case, Sequence[Any], Sequence[Any]], str | None] | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     forbidden: frozenset[str] = field(default_factory=frozenset)
 
@@ -138,7 +138,7 @@ class Problem:
     def expected(self, torch: Any, case: Case, inputs: Sequence[Any]) -> Expected:
         """Return what the outputs must be; raises InputError if the reference fails."""
         if (check := self.check) is not None:
-            return Accepted(lambda outputs: check(torch, [*inputs], outputs))
+            return Accepted(lambda outputs: check(torch, case, inputs, outputs))
         block, reduction = self.block, self.reduction(case)
         may = [
             allowed(made.dtype, reduction, block.accumulate, block.tolerance)
