@@ -126,6 +126,8 @@ class Arena:
             count = 0
             for part in chunks(all_now.numel()):
                 now, then = all_now[part], all_then[part]
+                if self._torch.equal(now, then):
+                    continue
                 # NaN is not equal to itself.
                 count += int(((now != then) & ~((now != now) & (then != then))).sum())
             if count:
@@ -148,7 +150,9 @@ class Arena:
             byte = poison & 1 if place.made.dtype == "bool" else poison
             for part in chunks(place.bytes):
                 at = slice(place.offset + part.start, place.offset + part.stop)
-                count += int((self._bytes[at] != byte).sum())
+                now = self._bytes[at]
+                if not self._torch.equal(now, self._torch.full_like(now, byte)):
+                    count += int((now != byte).sum())
         return count
 
     def words(self, offset: int, size: int) -> list[int]:

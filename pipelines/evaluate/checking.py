@@ -155,7 +155,7 @@ def alike(one: Any, other: Any) -> bool:
     """Return whether tensors have equal elements; NaN is like NaN."""
     one, other = one.reshape(-1), other.reshape(-1)
     return all(
-        bool(((a == b) | ((a != a) & (b != b))).all())
+        bool(a.equal(b) or ((a == b) | ((a != a) & (b != b))).all())
         for a, b in ((one[part], other[part]) for part in chunks(one.numel()))
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 #: Elements that are compared at a time.
-CHUNK = 1 << 22
+CHUNK = 1 << 20
 
 
 def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:

@@ -104,17 +104,16 @@ def difference(torch: Any, found: Any, exact: Any, may: Allowed, reduction: floa
     if dtype in FLOATS:
         largest = torch.finfo(found.dtype).max
         scale = max(_scale(torch, exact[part].double(), largest) for part in parts)
-        compared = (
+        told = (
             _compared(torch, found[part].double(), exact[part].double(), may, scale, largest)
             for part in parts
         )
     else:
         scale = 1.0
-        compared = (_unequal(found[part], exact[part]) for part in parts)
+        told = (_unequal(torch, found[part], exact[part]) for part in parts)
     made = Difference(0, exact.numel(), 0.0, None, 0.0)
     worst = -1.0
-    for part, (wrong, error) in zip(parts, compared, strict=True):
-        one = _told(torch, wrong, error, exact[part])
+    for part, one in zip(parts, told, strict=True):
         made = replace(
             made,
             wrong=made.wrong + one.count,
@@ -140,27 +139,11 @@ def difference(torch: Any, found: Any, exact: Any, may: Allowed, reduction: floa
 
 def _scale(torch: Any, exact: Any, largest: float) -> float:
     """Return the largest exact value that the type can have."""
+    most = float(exact.abs().max())
+    if most < largest:
+        return most
     usual = exact.isfinite() & (exact.abs() < largest)
     return float(torch.where(usual, exact.abs(), 0.0).max())
-
-
-def _compared(
-    torch: Any, found: Any, exact: Any, may: Allowed, scale: float, largest: float
-) -> tuple[Any, Any]:
-    """Return which elements are wrong, and the errors of all."""
-    usual = exact.isfinite() & (exact.abs() < largest)
-    error = (found - exact).abs()
-    limit = may.relative * exact.abs() + may.scaled * scale + may.absolute
-    near = largest * (1 - may.relative - may.scaled)
-    # Beyond the range, saturation is also right.
-    beyond = (found.sign() == exact.sign()) & (found.abs() >= near) & (exact.abs() >= near)
-    right = torch.where(usual, error <= limit, (found == exact) | beyond)
-    right |= (exact.isnan() & found.isnan()) | (beyond & ~exact.isnan())
-    return ~right, torch.where(right & ~usual, torch.zeros_like(error), error)
-
-
-def _unequal(found: Any, exact: Any) -> tuple[Any, Any]:
-    return found != exact.to(found.dtype), (found.double() - exact.double()).abs()
 
 
 @dataclass(frozen=True)
@@ -174,9 +157,33 @@ class _Part:
     rank: float = -1.0
 
 
-def _told(torch: Any, wrong: Any, error: Any, exact: Any) -> _Part:
+def _compared(
+    torch: Any, found: Any, exact: Any, may: Allowed, scale: float, largest: float
+) -> _Part:
+    """Compare numbers; NaN and numbers beyond the range take more steps."""
+    error, size = (found - exact).abs_(), exact.abs()
+    limit = (size * may.relative).add_(may.scaled * scale + may.absolute)
+    within = error <= limit
+    if bool(within.all()):
+        own = float(torch.where(size > 0, error / size, 0.0).max())
+        return _Part(0, float(error.max()), own)
+    usual = exact.isfinite() & (size < largest)
+    near = largest * (1 - may.relative - may.scaled)
+    # Beyond the range, saturation is also right.
+    beyond = (found.sign() == exact.sign()) & (found.abs() >= near) & (size >= near)
+    right = torch.where(usual, within, (found == exact) | beyond)
+    right |= (exact.isnan() & found.isnan()) | (beyond & ~exact.isnan())
+    error = torch.where(right & ~usual, torch.zeros_like(error), error)
+    return _told(torch, ~right, error, size)
+
+
+def _unequal(torch: Any, found: Any, exact: Any) -> _Part:
+    error = (found.double() - exact.double()).abs()
+    return _told(torch, found != exact.to(found.dtype), error, exact.double().abs())
+
+
+def _told(torch: Any, wrong: Any, error: Any, size: Any) -> _Part:
     finite = torch.where(error.isfinite(), error, torch.zeros_like(error))
-    size = exact.double().abs()
     own = float(torch.where(size > 0, finite / size, 0.0).nan_to_num().max())
     found = _Part(int(wrong.sum()), float(finite.max()), own)
     if not found.count:
