@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Directory of a candidate, or a FlashInfer-Trace solution; repeat for several.",
+    help="Directory or file of a candidate, or a FlashInfer-Trace solution; repeat for several.",
 )
 @click.option(
     "--baseline",
@@ -102,10 +102,10 @@ def evaluate_command(
     """Evaluate kernels: check that they are correct and do not cheat, and time them.
 
     WORKLOAD has a block 'evaluate' with the inputs, the outputs and a reference (docs/agents.md).
-    WORKLOAD can also be a FlashInfer-Trace definition (.json) or a KernelBench problem (.py).  A
-    candidate is a directory with kernel.py, which defines run(inputs..., outputs...).  A candidate
-    runs in a separate process from the reference and the timer, with resource limits and without
-    network access.  A candidate can read only the libraries and a copy of its own directory.  Only
+    WORKLOAD can also be a FlashInfer-Trace definition (.json), a KernelBench problem (.py) or a GPU
+    MODE task (task.yml).  A candidate is a directory with kernel.py, which defines run(inputs...,
+    outputs...), or this file alone.  A candidate runs in a separate process from the reference and
+    the timer, with resource limits and without network access.  A candidate can read only the libraries and a copy of its own directory.  Only
     correct candidates are timed, alternating with each baseline.  With --profile, ncu profiles the
     fastest correct candidate, and perfpipe reports the class, SOL and SOL headroom of its kernels.
     The exit code is 1 if any candidate is not correct.

@@ -55,6 +55,8 @@ def export(
 
 def definition(problem: Problem) -> dict[str, Any]:
     """Return a problem as a definition; raises InputError for extents that are not axes."""
+    if problem.made is not None:
+        raise InputError(f"{problem.name}: FlashInfer-Trace cannot express a task of GPU MODE")
     block = problem.block
     sizes = [*block.correctness, *block.timing]
     axes: dict[str, Any] = {}
