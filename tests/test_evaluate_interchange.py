@@ -255,9 +255,11 @@ def test_problems_of_kernelbench(cli: Cli, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "kernel.py").write_text(source)
         words += ["--candidate", f"{tmp_path}/{name}"]
+    words += ["--candidate", f"{tmp_path}/same/kernel.py"]
     assert cli(*words) == 1
     results = json.loads(cli.out)["results"]
-    assert [one["status"] for one in results] == ["correct", "wrong result", "cheating"]
+    statuses = ["correct", "wrong result", "cheating", "correct"]
+    assert [one["status"] for one in results] == statuses
     assert results[0]["scores"][0]["against"] == "reference"
     assert results[2]["evidence"][0]["kind"] == "output aliases input"
 

@@ -158,7 +158,7 @@ class Arena:
     def words(self, offset: int, size: int) -> list[int]:
         """Return the words that cover `size` bytes from `offset`, aligned, as integers."""
         first, last = offset // WORD, -(-(offset + size) // WORD)
-        found = self._bytes[first * WORD : last * WORD].cpu().numpy().tobytes()
+        found = bytes(self._bytes[first * WORD : last * WORD].tolist())
         return [*memoryview(found).cast("I")]
 
     def gather(self, offsets: Any) -> Any:

@@ -80,8 +80,6 @@ class Checks:
             self._called(
                 worker, case, slot, inputs, problem.expected(torch, case, inputs), POISONS[0]
             )
-        if slot.end - slot.start > LARGE:
-            self._arena.release()
 
     def _called(
         self,
@@ -98,6 +96,8 @@ class Checks:
         arena = self._arena
         arena.fill([slot], poison)
         arena.write(slot, inputs)
+        if slot.end - slot.start > LARGE:
+            arena.release()
         synchronize(self._torch, arena)
         watch = bool(self._problem.forbidden) and case.dtype not in self._watched
         self._watched.add(case.dtype)

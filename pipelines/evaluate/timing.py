@@ -43,7 +43,7 @@ from perfpipe.pipelines.evaluate.checking import (
     twin,
 )
 from perfpipe.pipelines.evaluate.packets import WORD
-from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.problem import LARGE, Case, Problem
 from perfpipe.pipelines.evaluate.result import Evidence, Found, Score, Status
 from perfpipe.pipelines.evaluate.worker import Ended, Worker
 
@@ -191,6 +191,8 @@ class Timing:
         self, side: Side, late: Sequence[Late], first: int
     ) -> tuple[float, dict[str, Any], Any]:
         """Run calls from `first` on, and stop the process; return time, answer and probes."""
+        if self.bytes > LARGE:
+            self._arena.release()
         synchronize(self._torch, self._arena)
         found = self._clocked(side.worker, [one.words for one in late], first)
         side.worker.stop()
