@@ -16,7 +16,7 @@ from perfpipe.pipelines.evaluate.arena import GUARD, Arena, laid_out
 from perfpipe.pipelines.evaluate.block import BYTES, FLOATS, Evaluate
 from perfpipe.pipelines.evaluate.checking import POISONS
 from perfpipe.pipelines.evaluate.chunks import chunks
-from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.device import idle_threads, pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
 from perfpipe.pipelines.evaluate.load import loaded
 from perfpipe.pipelines.evaluate.problem import Case, Made, Problem
@@ -343,3 +343,12 @@ def test_large_inputs_are_checked_once_and_in_one_place() -> None:
     arena = Arena(torch, "cpu", -(-room // 4096) * 4096)
     timing = Timing(torch, small, arena, case, 1, 5)
     assert timing.calls * room <= arena.size
+
+
+def test_a_busy_machine_leaves_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytorch()
+    before = torch.get_num_threads()
+    monkeypatch.setattr("os.getloadavg", lambda: (1000.0, 0.0, 0.0))
+    with idle_threads(torch):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from perfpipe.errors import ToolMissing
@@ -24,3 +27,18 @@ def device_of(torch: Any, asked: str) -> str:
     if asked == "cuda" and not there:
         raise ToolMissing("PyTorch cannot use a GPU on this machine")
     return "cuda:0" if there and asked != "cpu" else "cpu"
+
+
+@contextmanager
+def idle_threads(torch: Any) -> Iterator[None]:
+    """Let PyTorch use only idle processors in the block.
+
+    Where all are busy, threads that wait for each other take many times as long as one.
+    """
+    before = torch.get_num_threads()
+    idle = int((os.cpu_count() or 1) - os.getloadavg()[0])
+    torch.set_num_threads(max(1, min(before, idle)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

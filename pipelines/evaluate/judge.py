@@ -26,7 +26,7 @@ from perfpipe.pipelines.evaluate.checking import (
     raise_for_seen,
     status_of,
 )
-from perfpipe.pipelines.evaluate.device import pytorch
+from perfpipe.pipelines.evaluate.device import idle_threads, pytorch
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status
 from perfpipe.pipelines.evaluate.sizes import needed_bytes
@@ -98,6 +98,7 @@ class Judge:
         """
         torch = pytorch()
         with ExitStack() as started:
+            started.enter_context(idle_threads(torch))
 
             @cache
             def fork_server() -> ForkServer:
