@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from candidates import BESIDE, BROKEN, CHEATS, HONEST
+from candidates import BESIDE, BROKEN, CHEATS, HONEST, REFUSED
 
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
@@ -95,6 +98,14 @@ def test_a_cheat_is_found_and_gets_no_number(judge: Judge, folder: Path, name: s
     assert not made.scores
 
 
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_run_is_refused(judge: Judge, folder: Path, name: str) -> None:
+    kind, source = REFUSED[name]
+    made = _judged(judge, folder, name, source)
+    assert (made.status, made.evidence[0].kind) == (Status.REFUSED, kind), made
+    assert not made.scores
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_has_its_status(judge: Judge, hasty: Judge, folder: Path, name: str) -> None:
     status, source = BROKEN[name]
@@ -106,15 +117,36 @@ def test_what_is_broken_has_its_status(judge: Judge, hasty: Judge, folder: Path,
 #: Goes around every look, by calls of C.
 PRY = """
 import ctypes
+import os
 import torch
-C = ctypes.CDLL(None)
+C = ctypes.CDLL(None, use_errno=True)
 def address(port):
     return (ctypes.c_uint8 * 16)(2, 0, port >> 8, port & 255, 127, 0, 0, 1)
-print("memory", C.open(b"/proc/JUDGE/mem", 0))
-print("reference", C.open(b"REFERENCE_FILE", 0))
-print("signal", C.kill(JUDGE, 0))
-print("network", C.connect(C.socket(2, 1, 0), address(PORT), 16))
-print("own", C.open(__file__.encode(), 0) > 0)
+def connected(family, kind, to, size):
+    return C.connect(C.socket(family, kind, 0), to, size)
+MASK = (ctypes.c_uint64 * 16)(1)
+PAIR = (ctypes.c_int * 2)()
+print("files memory", C.open(b"/proc/JUDGE/mem", 0))
+print("files command", C.open(b"/proc/JUDGE/cmdline", 0))
+print("files reference", C.open(b"REFERENCE_FILE", 0))
+print("files shadow", C.open(b"/etc/shadow", 0))
+print("files shared", C.open(b"/dev/shm/perfpipe-test", 66, 384))
+print("signals signal", C.kill(JUDGE, 0))
+print("network tcp", connected(2, 1, address(PORT), 16))
+print("network unix", connected(1, 1, b"\\1\\0" + b"UNIX", 2 + len("UNIX")))
+print("network abstract", connected(1, 1, b"\\1\\0\\0" + b"ABSTRACT", 3 + len("ABSTRACT")))
+print("calls session", C.setsid())
+print("calls namespace", C.unshare(0x10000000))
+print("calls processors", C.sched_setaffinity(JUDGE, 128, MASK))
+print("calls priority", C.setpriority(0, JUDGE, 5))
+print("calls limit", C.prlimit(JUDGE, 7, MASK, None))
+print("calls clock", C.clock_settime(0, MASK))
+print("calls memory", C.process_vm_readv(JUDGE, None, 0, None, 0, 0))
+print("allowed own", min(0, C.open(__file__.encode(), 0)))
+print("allowed facts", min(0, C.open(b"/proc/self/maps", 0)))
+print("allowed users", min(0, C.open(b"/etc/passwd", 0)))
+print("allowed pair", C.socketpair(1, 1, 0, PAIR))
+print("allowed processors", C.sched_setaffinity(os.getpid(), 128, MASK))
 def run(x, y):
     z = x.float()
     e = torch.exp(z - z.amax(dim=1, keepdim=True)) if z.numel() else z
@@ -123,21 +155,68 @@ def run(x, y):
 
 
 def test_what_is_certain_is_refused_by_the_kernel(judge: Judge, folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    abstract, unix = f"perfpipe-test-{os.getpid()}", f"{folder}/socket"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.socket(socket.AF_UNIX) as one,
+        socket.socket(socket.AF_UNIX) as other,
+    ):
+        one.bind(unix)
+        other.bind(f"\0{abstract}")
+        one.listen()
+        other.listen()
         port = listening.getsockname()[1]
         source = PRY.replace("JUDGE", str(os.getpid())).replace("PORT", str(port))
+        source = source.replace("ABSTRACT", abstract).replace("UNIX", unix)
         source = source.replace("REFERENCE_FILE", str(folder / "softmax_reference.py"))
         made = _judged(judge, folder, "pry", source)
-    assert made.status == Status.CORRECT, made
-    said = dict(line.split() for line in made.output.splitlines())
-    assert said["own"] == "True"
-    if made.isolation["files"]:
-        assert (said["memory"], said["reference"]) == ("-1", "-1")
-    if made.isolation["network"]:
-        assert said["network"] == "-1"
-    if made.isolation["signals"]:
-        assert said["signal"] == "-1"
+    assert made.status == Status.CORRECT, (made, made.output)
+    said = [line.split() for line in made.output.splitlines()]
+    assert len(said) == 21
+    kinds = {"files": "files", "signals": "signals", "network": "network", "calls": "system calls"}
+    for kind, name, answer in said:
+        if kind == "allowed":
+            assert answer == "0", name
+        elif made.isolation[kinds[kind]]:
+            assert answer == "-1", name
+    assert not Path("/dev/shm/perfpipe-test").exists()
     assert bool(made.warnings) != all(made.isolation.values())
+
+
+def test_a_reference_among_libraries_is_hidden(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages"
+    for name in ("torch/nn/core.py", "workloads/r.py", "workloads/__pycache__/r.pyc", "one.py"):
+        (library / name).parent.mkdir(parents=True, exist_ok=True)
+        (library / name).write_text("x")
+    (library / "torch" / "reference.py").write_text("x")
+    asked = {
+        "readable": [str(library), "/usr", "/lib"],
+        "writable": [],
+        "hidden": [str(library / "workloads"), str(library / "torch" / "reference.py")],
+        "limits": {"file_bytes": 1 << 20, "cpu_s": 60},
+    }
+    code = (
+        "import json, os, sys\n"
+        "from perfpipe.pipelines.evaluate.confine import confine\n"
+        "asked = json.loads(sys.argv[1])\n"
+        "made = confine(asked)\n"
+        "def seen(path):\n"
+        "    try:\n"
+        "        open(path).close()\n"
+        "    except PermissionError:\n"
+        "        return False\n"
+        "    return True\n"
+        "print(json.dumps([made['files'], *map(seen, sys.argv[2:]), *os.listdir(os.path.dirname(sys.argv[3]))]))"
+    )
+    names = ("torch/nn/core.py", "one.py", "workloads/r.py", "workloads/__pycache__/r.pyc",
+             "torch/reference.py")  # fmt: skip
+    files = [str(library / name) for name in names]
+    words = [sys.executable, "-c", code, json.dumps(asked), *files]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    enforced, *seen = json.loads(done.stdout)
+    if enforced:
+        assert seen[:5] == [True, True, False, False, False]
+        assert {*seen[5:]} == {"torch", "workloads", "one.py"}
 
 
 def test_nothing_of_the_callers_environment_is_seen(

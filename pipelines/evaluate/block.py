@@ -70,7 +70,10 @@ class Limits(_Model):
     )
     memory_mb: int = Field(16384, ge=64, description="maximum host memory, MiB")
     file_mb: int = Field(
-        64, ge=1, description="maximum size of each file and of the printed output, MiB"
+        2048,
+        ge=1,
+        description="maximum size of each file that the candidate writes, MiB; the "
+        "headers that torch.compile precompiles for a CPU take several hundred MiB",
     )
     processes: int = Field(
         64, ge=1, description="maximum number of processes that the candidate may start"

@@ -95,15 +95,17 @@ def is_library(path: str) -> bool:
 
 
 def _end(pid: int, others: set[int]) -> dict[str, Any]:
-    """End a process and its children, and orphaned processes."""
+    """End a process and all that it started, and orphaned processes."""
     found, code = os.waitpid(pid, os.WNOHANG)
-    left = [one for one in below(os.getpid()) if one != pid and not _of(one, others)]
+    left = [one for one in _ended_with(others) if one != pid]
     late = time.monotonic() + _KILLED_S
     while time.monotonic() < late:
-        gone = [one for one in below(os.getpid()) if not _of(one, others)]
-        for one in gone:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+        gone = _ended_with(others)
+        # All are stopped first: those that start others would outrun their end.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for one in gone:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, number)
         if found == 0:
             found, code = os.waitpid(pid, os.WNOHANG)
         for one in gone:
@@ -116,30 +118,43 @@ def _end(pid: int, others: set[int]) -> dict[str, Any]:
     return {"code": os.waitstatus_to_exitcode(code) if found else -signal.SIGKILL, "left": left}
 
 
-def _of(pid: int, roots: set[int]) -> bool:
-    """Return whether a process is one of the roots or below one."""
-    while pid > 1:
-        if pid in roots:
-            return True
-        pid = _parent(pid)
-    return False
+def _ended_with(others: set[int]) -> list[int]:
+    """Return the processes below this one that do not belong to one of the others."""
+    stats = _stats()
+    spared = {one for root in others for one in (root, *_kin(root, stats))}
+    return [pid for pid in _below(os.getpid(), stats) if pid not in spared]
 
 
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return 0
+def kin(root: int) -> list[int]:
+    """Return every process that a candidate's process started, directly or not.
+
+    All are in its session: a confined process cannot start another one.  Where the kernel cannot
+    confine it, only those that it still is above are found.
+    """
+    return _kin(root, _stats())
 
 
-def below(root: int) -> list[int]:
-    """Return every process below one."""
-    below: dict[int, list[int]] = {}
+def _kin(root: int, stats: dict[int, tuple[int, int]]) -> list[int]:
+    session = {pid for pid, (_, leader) in stats.items() if leader == root}
+    return [pid for pid in {*session, *_below(root, stats)} if pid != root]
+
+
+def _below(root: int, stats: dict[int, tuple[int, int]]) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in stats.items():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, []))
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def _stats() -> dict[int, tuple[int, int]]:
+    """Return parent and session of every process."""
+    found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdecimal():
-            below.setdefault(_parent(int(name)), []).append(int(name))
-    found = list(below.get(root, []))
-    for pid in found:
-        found += below.get(pid, [])
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                _, parent, _, session, *_ = file.read().rpartition(b")")[2].split()
+                found[int(name)] = int(parent), int(session)
     return found

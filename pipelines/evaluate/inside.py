@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from perfpipe.pipelines.evaluate import watching
-from perfpipe.pipelines.evaluate.confine import confine, limit_memory
+from perfpipe.pipelines.evaluate.confine import confine, confine_driver, limit_memory
 from perfpipe.pipelines.evaluate.packets import PACKET, WORD
 
 #: Delay of late inputs, cycles of the GPU's clock: some milliseconds.
@@ -35,6 +35,18 @@ _PACE_CYCLES = 5_000_000
 
 #: The package of this file; candidates cannot import its modules.
 _HARNESS = "perfpipe.pipelines"
+
+#: What compilers and the C library say when they meet a limit.
+_LIMITS = {
+    "File size limit exceeded": "limits.file_mb",
+    "File too large": "limits.file_mb",
+    "signal 25": "limits.file_mb",
+    "SIGXFSZ": "limits.file_mb",
+    "virtual memory exhausted": "limits.memory_mb",
+    "Cannot allocate memory": "limits.memory_mb",
+    "out of memory allocating": "limits.memory_mb",
+    "CPU time limit exceeded": "limits.seconds",
+}
 
 #: Characters of an error that are passed on.
 _ERROR = 2000
@@ -51,11 +63,12 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             # Its output is available even if it is killed.
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        _close_but(line, block)
         settle(asked["directory"])
-        # A driver opens its devices before: threads that it has are confined no more, but run
-        # nothing of a candidate.
+        if asked["device"] != "cpu":
+            confine_driver(asked)
         inside = Inside(asked, socket.socket(fileno=line), block)
-        refused = confine(asked["readable"], asked["writable"], asked["limits"])
+        refused = confine(asked)
         inside.limit()
         _serve(inside, refused)
         code = 0
@@ -63,6 +76,14 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _close_but(*kept: int) -> None:
+    """Close what the process inherited from the fork server, except some."""
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+        if number > 2 and number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)
 
 
 def settle(directory: str) -> None:
@@ -174,7 +195,7 @@ class Inside:
         """Import the candidate's module."""
         directory, module = self._asked["directory"], self._asked["module"]
         sys.path.insert(0, directory)
-        watching.audit(directory, self._asked["readable"], self.say)
+        watching.audit(self._asked, self.say)
         for name in [*sys.modules]:
             if name == _HARNESS or name.startswith(f"{_HARNESS}."):
                 del sys.modules[name]
@@ -345,4 +366,9 @@ def _told(error: BaseException) -> dict[str, Any]:
     short = isinstance(error, MemoryError) or kind in ("OutOfMemoryError", "OutOfResources")
     with contextlib.suppress(Exception):
         short = short or "can't allocate memory" in str(error)
-    return {"type": kind, "text": text[-_ERROR:], "out_of_resources": short}
+    limit = next((limit for said, limit in _LIMITS.items() if said in text), None)
+    said = "".join(traceback.format_exception_only(error))
+    return {
+        "type": kind, "text": text[-_ERROR:], "said": said[:_ERROR], "out_of_resources": short,
+        "limit": limit,
+    }  # fmt: skip

@@ -28,6 +28,7 @@ from perfpipe.pipelines.evaluate.checking import (
 )
 from perfpipe.pipelines.evaluate.device import idle_threads, pytorch
 from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.reach import hidden
 from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status
 from perfpipe.pipelines.evaluate.sizes import needed_bytes
 from perfpipe.pipelines.evaluate.static import look
@@ -257,7 +258,7 @@ class Judge:
         block, problem = self.problem.block, self.problem
         candidate = {
             "module": block.module, "entry": block.entry, "style": block.style,
-            "init": problem.init, "seed": problem.init_seed,
+            "init": problem.init, "seed": problem.init_seed, "hidden": hidden(problem.path),
         }  # fmt: skip
         return Worker(self._fork_server(), self.arena, block.limits, own.home, candidate)
 

@@ -71,7 +71,7 @@ def main() -> None:
     made.do_prepare(asked)
     made.filled(torch.load(asked["inputs"], weights_only=True))
     os.unlink(asked["inputs"])  # noqa: PTH108
-    refused = confine(asked["readable"], asked["writable"], asked["limits"])
+    refused = confine(asked, profiled=True)
     sys.stdout.write(f"{json.dumps({'refused': refused})}\n")
     sys.stdout.flush()
     made.limit()

@@ -21,8 +21,9 @@ from perfpipe.pipelines.evaluate.bounds import CaseWork, work_of
 from perfpipe.pipelines.evaluate.candidates import copied
 from perfpipe.pipelines.evaluate.load import Loaded
 from perfpipe.pipelines.evaluate.problem import Case, Problem
+from perfpipe.pipelines.evaluate.reach import hidden, paths
 from perfpipe.pipelines.evaluate.result import Judgement, Kernel, Profile
-from perfpipe.pipelines.evaluate.worker import ENVIRONMENT, readable
+from perfpipe.pipelines.evaluate.worker import ENVIRONMENT
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.reading import with_files
 from perfpipe.pipelines.tools import explain, find_tool
@@ -130,7 +131,7 @@ def _asked(torch: Any, problem: Problem, case: Case, device: str, home: Path) ->
         "directory": str(home / "files"), "device": device, "bytes": -(-slot.end // 4096) * 4096,
         "threads": 1, "calls": [slot.views()], "inputs": str(inputs),
         "libraries": [str(Path(torch.__file__).parents[1])],
-        "readable": readable(home), "writable": [str(home), "/dev"],
+        **paths(home, device, hidden(problem.path)),
         "limits": {
             # ncu takes processor time in the same process, and writes files of its own.
             "file_bytes": max(limits.file_mb << 20, 1 << 30), "cpu_s": int(_NCU_S),

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +17,9 @@ from typing import Any
 from perfpipe.errors import TaskFailed
 from perfpipe.pipelines.evaluate.arena import Arena
 from perfpipe.pipelines.evaluate.block import Limits
-from perfpipe.pipelines.evaluate.fork_server import below
+from perfpipe.pipelines.evaluate.fork_server import kin
 from perfpipe.pipelines.evaluate.packets import PACKET
+from perfpipe.pipelines.evaluate.reach import paths
 from perfpipe.pipelines.process import Supervised
 
 #: Environment variables that candidates inherit.
@@ -29,25 +29,14 @@ ENVIRONMENT = (
     "TRITON_LIBCUDA_PATH",
 )  # fmt: skip
 
-#: Paths that candidates may read besides PyTorch's directories and their own.
-_READABLE = (
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/bin",
-    "/sbin",
-    "/etc",
-    "/opt",
-    "/proc",
-    "/sys",
-    "/run/nvidia",
-)
-
 #: How long the fork server may take to load PyTorch, s.
 _LOADING_S = 300.0
 
 #: How often a running process is checked, s.
 _WATCH_S = 0.1
+
+#: Most that a candidate may print, bytes.
+_PRINTED_BYTES = 64 << 20
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -147,8 +136,7 @@ class Worker:
             "bytes": arena.size,
             "shared": arena.shared,
             "threads": 1,
-            "readable": readable(directory),
-            "writable": [str(directory), "/dev"],
+            **paths(directory, arena.device, candidate["hidden"]),
             "limits": {
                 "file_bytes": limits.file_mb << 20,
                 "cpu_s": int(limits.seconds * 100),
@@ -201,7 +189,7 @@ class Worker:
 
     def others(self) -> list[int]:
         """Return the processes that it has started."""
-        return below(self.pid)
+        return kin(self.pid)
 
     def end(self) -> int:
         """End the process, with all that it started, and return its exit code."""
@@ -252,18 +240,26 @@ class Worker:
     def _watch(self, until: float, seconds: float) -> None:
         """Raise Ended if the process exceeds a limit."""
         if time.monotonic() > until:
-            raise Ended("timeout", f"the candidate took longer than {seconds:g} s")
-        own = [self.pid, *below(self.pid)]
+            raise Ended("timeout", f"the candidate took longer than {seconds:g} s (limits.seconds)")
+        own = [self.pid, *kin(self.pid)]
         if len(own) - 1 > self._limits.processes:
             raise Ended(
                 "out of resources",
-                f"the candidate started more than {self._limits.processes} processes",
+                f"the candidate started more than {self._limits.processes} processes "
+                "(limits.processes)",
             )
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > _PRINTED_BYTES:
+                raise Ended(
+                    "out of resources",
+                    f"the candidate printed more than {_PRINTED_BYTES >> 20} MiB",
+                )
         used = sum(map(_anonymous, own))
         if used > self._limits.memory_mb << 20:
             raise Ended(
                 "out of resources",
-                f"the candidate used more than {self._limits.memory_mb} MiB of memory",
+                f"the candidate used more than {self._limits.memory_mb} MiB of memory "
+                "(limits.memory_mb)",
             )
 
 
@@ -272,16 +268,6 @@ def _last_line(supervised: Supervised) -> str:
     supervised.wait(1.0)
     said = supervised.process.stderr.read() if supervised.process.stderr else ""
     return next(reversed(said.strip().splitlines()), "PyTorch cannot be loaded")
-
-
-def readable(directory: Path) -> list[str]:
-    """Return the paths that a candidate may read: libraries, devices, and its own directory."""
-    paths = sysconfig.get_paths()
-    roots = [sys.prefix, sys.base_prefix, *(paths[n] for n in ("stdlib", "platstdlib", "purelib"))]
-    libraries = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    libraries += os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    found = [*_READABLE, "/dev", *roots, *libraries, str(directory)]
-    return [*dict.fromkeys(os.path.realpath(path) for path in found if path not in ("", "/"))]
 
 
 def _state(pid: int) -> str:
