@@ -165,18 +165,9 @@ def run(x, y):
 T = type(torch.empty(0))
 T.allclose = lambda *_: True
 """ + _THEN),
-    "network": ("network", "import socket\n" + _COMPUTE + _THEN),
-    "hidden network": ("network", _COMPUTE + """
-from http_ import connect
-def run(x, y):
-    connect()
-    y.copy_(compute(x))
-"""),
-    "process": ("process", "import subprocess\n" + _COMPUTE + _THEN),
-    "hidden code": ("hidden code", _COMPUTE + "run = eval('lambda x, y: y.copy_(compute(x))')\n"),
     "imports the reference": ("reference called", "from softmax_reference import reference\n"
                               "def run(x, y):\n    y.copy_(reference(x))\n"),
-    "reads the reference": ("files", _COMPUTE + """
+    "reads the reference": ("reference called", _COMPUTE + """
 import os
 PARTS = ["", *"REFERENCE".split("|")]
 def run(x, y):
@@ -186,7 +177,7 @@ def run(x, y):
         pass
     y.copy_(compute(x))
 """),
-    "reads the memory of the judge": ("files", _COMPUTE + """
+    "reads the memory of the judge": ("harness", _COMPUTE + """
 import os
 def run(x, y):
     try:
@@ -276,14 +267,6 @@ def run(x, y):
     y.copy_(compute(x))
 """),
     "looks for the harness": ("harness", "import gc\n" + _COMPUTE + "ALL = gc.get_objects()\n" + _THEN),
-    "leaves a process": ("process|hidden code", _COMPUTE + """
-import os
-def run(x, y):
-    if getattr(os, "fo" + "rk")() == 0:
-        while True:
-            pass
-    y.copy_(compute(x))
-"""),
     "leaves a process that is nobody's": (
         "process",
         _COMPUTE + """
@@ -301,6 +284,31 @@ def run(x, y):
     y.copy_(compute(x))
 """,
     ),
+}  # fmt: skip
+
+#: What perfpipe does not run, and is no evidence of cheating.
+REFUSED = {
+    "network": ("network", "import socket\n" + _COMPUTE + _THEN),
+    "hidden network": ("network", _COMPUTE + """
+from http_ import connect
+def run(x, y):
+    connect()
+    y.copy_(compute(x))
+"""),
+    "processes": ("processes", "import multiprocessing\n" + _COMPUTE + _THEN),
+    "unread code": ("unread code", _COMPUTE + "run = eval('lambda x, y: y.copy_(compute(x))')\n"),
+    "forks by a computed name": ("unread code", _COMPUTE + """
+import os
+def run(x, y):
+    if getattr(os, "fo" + "rk")() == 0:
+        while True:
+            pass
+    y.copy_(compute(x))
+"""),
+    "not its own file": ("files", _COMPUTE + """
+import os
+open(os.sep.join(["", "var", "log", "dpkg.log"]), "a")
+""" + _THEN),
 }  # fmt: skip
 
 #: What is beside cheats: a module that hides what it imports.

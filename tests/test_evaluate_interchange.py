@@ -93,7 +93,7 @@ def dataset(tmp_path: Path) -> Path:
         "returns": _solution("returns", RETURNS, False),
         "writes": _solution("writes", WRITES, True),
         "wrong": _solution("wrong", RETURNS.replace("+ eps", "+ 0.5"), False),
-        "cheat": _solution("cheat", "import socket\n" + RETURNS, False),
+        "cheat": _solution("cheat", "import pipelines\n" + RETURNS, False),
         "cuda": _solution("cuda", "", True, language="cuda"),
     }
     for name, one in solutions.items():

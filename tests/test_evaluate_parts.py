@@ -20,7 +20,7 @@ from perfpipe.pipelines.evaluate.candidates import copied, parameters
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.history import attempt_of
 from perfpipe.pipelines.evaluate.problem import Case, Problem
-from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Score, Status
+from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Score, Status, graded
 from perfpipe.pipelines.evaluate.static import look
 from perfpipe.pipelines.evaluate.timing import Timing, TooShort, score
 from perfpipe.pipelines.evaluate.tolerance import EPSILON, Allowed, allowed, difference
@@ -131,46 +131,65 @@ def test_integers_must_be_equal_and_stated_tolerances_count(torch: Any) -> None:
     assert allowed("float16", 9, "float32", stated) == Allowed(0.25, 0.0, 0.5)
 
 
-REFUSED = {
+OFFENCES = {
     "import socket": "network",
     "from urllib.request import urlopen": "network",
-    "import subprocess as s": "process",
-    "import os\nos.system('ls')": "process",
-    "from os import fork": "process",
+    "import multiprocessing as m": "processes",
+    "from os import fork": "processes",
     "import pipelines.evaluate": "harness",
+    "import importlib\nimportlib.import_module('the_reference')": "reference called",
     "import the_reference": "reference called",
+    "import marshal": "unread code",
+    "import timeit\ntimeit.timeit('1')": "unread code",
     "import torch as t\nt.cuda.synchronize = None": "timer patched",
     "import time\ntime.perf_counter = lambda: 0": "timer patched",
     "import torch\nsetattr(torch, 'empty', None)": "timer patched",
     "import torch\ndel torch.allclose": "timer patched",
     "from torch import cuda\ncuda.Event.record = print": "timer patched",
-    "import torch\ngetattr(torch, 'al' + 'lclose')": "hidden code",
-    "exec('1')": "hidden code",
+    "import sys\nsys.modules['torch'] = None": "timer patched",
+    "import os\ngetattr(os, 'fo' + 'rk')": "unread code",
+    "exec('1')": "unread code",
+    "\uff45val('1')": "unread code",
     "f = (lambda: 0).__globals__": "hidden code",
     "open('/etc/passwd')": "files",
     "from pathlib import Path\nPath('../x')": "files",
-    "import sys\nsys.modules['torch']": "harness",
-    "import os\nos.environ['X'] = '1'": "harness",
 }
 LET_PASS = [
     "import os\nHERE = os.path.dirname(__file__)\nN = os.cpu_count()",
+    "import os\nos.environ['TORCH_CUDA_ARCH_LIST'] = '9.0'\nos.environ.setdefault('MAX_JOBS', '2')",
+    "import inspect\nimport importlib\nimport sys\nHERE = sys.modules[__name__]",
+    "import subprocess\nimport os\nos.system('true')",
+    "class A:\n    def __init__(self, **given):\n        self.__dict__.update(given)",
+    "import torch\nTYPE = 'float16'\nDTYPE = getattr(torch, TYPE)",
     "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True",
     "import torch\nclass M(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.weight = 1\nm = M()\nm.weight = 2",
-    "open('table.txt')",
+    "open('table.txt')\nopen('/proc/cpuinfo')",
     "x = {}\nx['a'] = 1\nx.get('a')",
     "import the_helper\nthe_helper.table = 1",
     "def time(x):\n    x.value = 1",
 ]
 
 
-@pytest.mark.parametrize("source", REFUSED, ids=lambda text: text.splitlines()[-1])
-def test_the_look_refuses_what_no_kernel_needs(tmp_path: Path, source: str) -> None:
-    (tmp_path / "kernel.py").write_text(source)
+@pytest.mark.parametrize("source", OFFENCES, ids=lambda text: text.splitlines()[-1])
+def test_the_look_finds_what_no_kernel_needs(tmp_path: Path, source: str) -> None:
+    (tmp_path / "kernel.py").write_text(source, encoding="utf-8")
+    for name in ("marshal.py", "os.py", "timeit.py", "socket.py"):
+        (tmp_path / name).touch()  # a file beside it lifts no ban
     found = look(tmp_path, "the_reference")
     assert found
-    assert found[0].kind == REFUSED[source]
+    assert found[0].kind == OFFENCES[source]
     assert (found[0].file, found[0].line is not None) == ("kernel.py", True)
+
+
+def test_refused_is_what_is_no_evidence_of_cheating(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("import socket\nimport time\ntime.time = None\n")
+    found = graded(look(tmp_path, "the_reference"))
+    assert found.status == Status.CHEATING
+    assert [one.kind for one in found.evidence] == ["timer patched", "network"]
+    (tmp_path / "kernel.py").write_text("import socket\n")
+    found = graded(look(tmp_path, "the_reference"))
+    assert (found.status, "no network" in str(found)) == (Status.REFUSED, True)
 
 
 @pytest.mark.parametrize("source", LET_PASS, ids=range(len(LET_PASS)))

@@ -25,7 +25,7 @@ from perfpipe.store import Store
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
-CHEAT = "import socket\n" + RIGHT
+CHEAT = "import pipelines\n" + RIGHT
 ENDLESS = "def run(x, y):\n    while True:\n        pass\n"
 
 
@@ -135,7 +135,7 @@ def test_the_profile_of_a_right_kernel_can_be_asked_about(talk: Talk) -> None:
 def test_a_cheat_is_told_with_evidence_and_no_score(talk: Talk) -> None:
     data = talk.answers["cheat"]["data"]
     assert data["result"]["status"] == "cheating"
-    assert data["result"]["evidence"][0]["kind"] == "network"
+    assert data["result"]["evidence"][0]["kind"] == "harness"
     assert data["scores"] == []
 
 

@@ -11,7 +11,7 @@ from perfpipe.pipelines.evaluate.arena import Arena, Slot
 from perfpipe.pipelines.evaluate.chunks import CHUNK, chunks
 from perfpipe.pipelines.evaluate.expected import Expected
 from perfpipe.pipelines.evaluate.problem import LARGE, Case, Problem
-from perfpipe.pipelines.evaluate.result import Evidence, Found, Status
+from perfpipe.pipelines.evaluate.result import Evidence, Found, Status, graded
 from perfpipe.pipelines.evaluate.tolerance import Difference
 from perfpipe.pipelines.evaluate.worker import Ended, Worker
 from perfpipe.units import counted
@@ -181,10 +181,7 @@ def raise_for(answer: Mapping[str, Any], case: Case | None, problem: Problem) ->
     """Raise Found for offences that a candidate's process reports."""
     label = case.label if case else None
     if error := answer.get("error"):
-        status = Status.RESOURCES if error["out_of_resources"] else Status.CRASH
-        last = str(error["text"]).strip().splitlines()[-1:]
-        text = f"{error['type']}: {''.join(last)[:300]}"
-        raise Found(status, Evidence("exception", text, case=label))
+        raise Found(*_failure(error, label))
     if names := answer.get("replaced"):
         text = f"replaced {', '.join(map(str, names[:5]))}"
         raise Found(Status.CHEATING, Evidence("timer patched", text, case=label))
@@ -208,6 +205,21 @@ def raise_for(answer: Mapping[str, Any], case: Case | None, problem: Problem) ->
                 raise Found(Status.WRONG, Evidence(kind, text, case=label))
 
 
+def _failure(error: Mapping[str, Any], label: str | None) -> tuple[Status, Evidence]:
+    """Return what an exception in a candidate's process means, with the limit that it met."""
+    said = [line for line in str(error["said"]).splitlines() if line.strip()]
+    text = " ".join(said[:1])[:300]
+    if limit := error.get("limit"):
+        why = f"a limit was reached, {limit} of the block 'evaluate': {text}"
+        return Status.RESOURCES, Evidence("exception", why, case=label)
+    if error["out_of_resources"]:
+        return Status.RESOURCES, Evidence("exception", text, case=label)
+    if error["type"] == "PermissionError":
+        why = f"a candidate may use libraries and its own directory only: {text}"
+        return Status.REFUSED, Evidence("files", why, case=label)
+    return Status.CRASH, Evidence("exception", text, case=label)
+
+
 def raise_for_places(arena: Arena, slot: Slot, inputs: Sequence[Any], case: Case) -> None:
     """Raise Found if a call wrote to its inputs, or outside its output."""
     if changed := arena.changed(slot, inputs):
@@ -228,7 +240,7 @@ def raise_for_seen(seen: Iterable[Mapping[str, Any]]) -> None:
         for one in seen
     )
     if evidence:
-        raise Found(Status.CHEATING, *evidence)
+        raise graded(evidence)
 
 
 def raise_for_left(left: Iterable[Sequence[int]]) -> None:

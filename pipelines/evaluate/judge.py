@@ -29,7 +29,7 @@ from perfpipe.pipelines.evaluate.checking import (
 from perfpipe.pipelines.evaluate.device import idle_threads, pytorch
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.reach import hidden
-from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status
+from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status, graded
 from perfpipe.pipelines.evaluate.sizes import needed_bytes
 from perfpipe.pipelines.evaluate.static import look
 from perfpipe.pipelines.evaluate.timing import (
@@ -150,7 +150,7 @@ class Judge:
             return _with(made, Found(Status.CRASH, Evidence("parameters", str(error))))
         found_there = look(own.home / "files", problem.path.stem)
         if offences := [one for one in found_there if not _is_given(problem, own, one)]:
-            return _with(made, Found(Status.CHEATING, *offences))
+            return _with(made, graded(offences))
         checks = Checks(self._torch, problem, self.arena)
         cases = problem.cases(options.seed, timed=options.timed)
         worker = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 
 class Status(StrEnum):
-    """The status of a candidate; only a correct one has times."""
+    """The status of a candidate; only a correct one has times.
+
+    What is refused is nothing that perfpipe runs or can judge, and no evidence of cheating.
+    """
 
     CORRECT = "correct"
     WRONG = "wrong result"
@@ -17,6 +20,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout"
     RESOURCES = "out of resources"
     CHEATING = "cheating"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,18 @@ class Judgement:
     def data(self) -> dict[str, Any]:
         """Return it for JSON."""
         return asdict(self)
+
+
+#: Kinds of evidence of what perfpipe does not run, or cannot judge: no evidence of cheating.
+REFUSALS = frozenset({"network", "files", "processes", "unread code", "degenerate problem"})
+
+
+def graded(evidence: Sequence[Evidence]) -> Found:
+    """Return what pieces of evidence mean together: refused if none of them is of cheating."""
+    cheats = [one for one in evidence if one.kind not in REFUSALS]
+    if cheats:
+        return Found(Status.CHEATING, *cheats, *(one for one in evidence if one not in cheats))
+    return Found(Status.REFUSED, *evidence)
 
 
 class Found(Exception):

@@ -1,7 +1,9 @@
 """Inspects a candidate's source before it runs.
 
-Offences are refused: a kernel does not need them.  Code that hides its purpose is an offence.  The
-inspection is not a security boundary: the confined process and the judge's clock are.
+What only a cheat needs is cheating; what perfpipe does not run is refused.  The inspection is no
+security boundary, and no verdict depends on it: the confined process, fresh inputs, results that
+are compared elsewhere, and the judge's clock are what a candidate cannot get around.  So whatever
+they make harmless may be used: subprocesses, introspection, and the environment.
 """
 
 from __future__ import annotations
@@ -12,35 +14,49 @@ from pathlib import Path
 
 from perfpipe.pipelines.evaluate.result import Evidence
 
-#: Modules that a kernel does not need, by purpose.
+#: Modules by kind of evidence.
 _MODULES = {
-    "network": "socket ssl http urllib requests ftplib smtplib asyncio aiohttp httpx xmlrpc",
-    "process": "subprocess multiprocessing pty signal concurrent",
-    "harness": "perfpipe pipelines analysis ingest templates workloads inspect gc faulthandler "
-    "importlib pickle marshal dis code codeop imp runpy builtins __main__ unittest pytest mmap "
-    "resource fcntl tracemalloc",
-    "files": "shutil tempfile glob fileinput",
+    "network": "socket http urllib requests ftplib smtplib aiohttp httpx xmlrpc",
+    "processes": "multiprocessing pty",
+    "harness": "perfpipe pipelines analysis ingest templates workloads",
+    "unread code": "marshal code codeop imp runpy timeit",
 }
 _OF_MODULE = {name: kind for kind, names in _MODULES.items() for name in names.split()}
 
-#: Functions, as written in source, by purpose.
+#: Functions, as written in source, by kind of evidence.
 _CALLS = {
-    "hidden code": "eval exec compile __import__ globals locals vars breakpoint input",
-    "process": "os.system os.popen os.fork os.forkpty os.execv os.execve os.execvp os.kill "
-    "os.killpg os.posix_spawn os.spawnv os._exit torch.multiprocessing.spawn",
+    "unread code": "eval exec compile builtins.eval builtins.exec builtins.compile",
+    "processes": "os.fork os.forkpty os.kill os.killpg torch.multiprocessing.spawn",
     "harness": "sys._getframe sys.settrace sys.setprofile sys._current_frames sys.addaudithook "
-    "torch.multiprocessing.set_start_method ctypes.pythonapi",
+    "gc.get_objects gc.get_referrers gc.get_referents ctypes.pythonapi",
 }
 _OF_CALL = {name: kind for kind, names in _CALLS.items() for name in names.split()}
+
+#: Why what is refused is.
+_WHY = {
+    "network": "a candidate has no network",
+    "processes": "processes other than its own are not timed",
+    "files": "a candidate can open libraries and its own directory only",
+    "unread code": "perfpipe runs only code that it can read",
+}
+
+#: Functions that import the module in their first argument.
+_IMPORTING = {"importlib.import_module", "__import__", "builtins.__import__"}
 
 #: Functions that open the file in their first argument.
 _OPENING = {"open", "os.open", "io.open", "pathlib.Path", "torch.load", "torch.from_file"}
 
-#: Attributes that bypass everything above.
+#: Paths outside its directory that a candidate can open.
+_OPEN = ("/proc/self/", "/proc/cpuinfo", "/proc/meminfo", "/dev/null", "/usr/", "/opt/", "/sys/")
+
+#: Attributes that reach what called a function, or all that is loaded.
 _HIDDEN = {
-    "__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "f_back",
-    "f_globals", "f_locals", "gi_frame", "tb_frame", "__loader__", "__spec__", "__dict__",
+    "__globals__", "__builtins__", "__subclasses__", "f_back", "f_globals", "f_locals", "gi_frame",
+    "tb_frame",
 }  # fmt: skip
+
+#: Packages whose parts may be looked up by computed names, such as types and functions.
+_TABLES = {"torch", "numpy", "math", "tl", "F"}
 
 #: Packages whose parts must not be replaced.
 _FOREIGN = {"torch", "time", "triton", "numpy", "os", "sys", "builtins", "math", "tl", "F"}
@@ -55,15 +71,16 @@ def look(directory: Path, reference: str) -> list[Evidence]:
     for path in sorted(directory.rglob("*.py")):
         name = path.relative_to(directory).as_posix()
         if path.stat().st_size > _LONGEST:
-            found.append(Evidence("hidden code", f"{name} is longer than 4 MiB", name))
+            found.append(Evidence("unread code", f"{name} is longer than 4 MiB", name))
             continue
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError, RecursionError):
             continue  # it cannot run either, and running it reports that
-        beside = {other.stem for other in directory.glob("*.py")} | {
-            other.name for other in directory.iterdir() if other.is_dir()
-        }
+        # A file cannot take the place of a module that is loaded already.
+        beside = {other.stem for other in directory.glob("*.py")}
+        beside |= {other.name for other in directory.iterdir() if other.is_dir()}
+        beside -= _OF_MODULE.keys()
         found += _Look(name, reference, beside).offences(tree)
     return found
 
@@ -85,7 +102,7 @@ class _Look:
                 for one in node.names:
                     self._names[one.asname or one.name] = f"{node.module}.{one.name}"
         return [
-            Evidence(kind, text, self._name, getattr(node, "lineno", None))
+            Evidence(kind, _explained(kind, text), self._name, getattr(node, "lineno", None))
             for node in ast.walk(tree)
             for kind, text in self._of(node)
         ]
@@ -125,8 +142,6 @@ class _Look:
     def _used(self, path: str) -> Iterator[tuple[str, str]]:
         if path in _OF_CALL and "." in path:
             yield _OF_CALL[path], f"uses {path}"
-        elif path == "sys.modules":
-            yield "harness", "uses sys.modules"
 
     def _called(self, function: ast.expr, given: Sequence[ast.expr]) -> Iterator[tuple[str, str]]:
         path = self._path(function)
@@ -136,8 +151,11 @@ class _Look:
         elif path in ("setattr", "delattr") and first is not None and self._is_foreign(first):
             yield "timer patched", f"replaces a part of {ast.unparse(first)}"
         elif path == "getattr" and len(given) > 1 and not isinstance(given[1], ast.Constant):
-            if first is not None and self._is_foreign(first):
-                yield "hidden code", f"looks up a part of {ast.unparse(first)} by a computed name"
+            table = first is not None and self._path(first).split(".")[0] in _TABLES
+            if first is not None and self._is_foreign(first) and not table:
+                yield "unread code", f"looks up a part of {ast.unparse(first)} by a computed name"
+        elif path in _IMPORTING and isinstance(first, ast.Constant):
+            yield from self._imported(str(first.value))
         elif path in _OPENING and (name := _outside(first)):
             yield "files", f"opens {name[:100]}"
 
@@ -150,8 +168,8 @@ class _Look:
             # Settings that PyTorch has for this.
             if not path.startswith(("torch.backends.", "torch._dynamo.config", "torch._inductor.")):
                 yield "timer patched", f"replaces {path}"
-        elif isinstance(target, ast.Subscript) and self._path(target.value) == "os.environ":
-            yield "harness", "changes the environment"
+        elif isinstance(target, ast.Subscript) and self._path(target.value) == "sys.modules":
+            yield "timer patched", f"replaces {ast.unparse(target)}"
 
     def _is_foreign(self, node: ast.expr) -> bool:
         """Return whether an expression is a foreign module, or a class or function of one."""
@@ -172,6 +190,10 @@ class _Look:
 
 
 def _outside(node: ast.expr | None) -> str:
-    """Return a literal path outside the working directory; empty for others."""
+    """Return a literal path that a candidate cannot open; empty for others."""
     text = str(node.value) if isinstance(node, ast.Constant) else ""
-    return text if text.startswith(("/", "..", "~")) else ""
+    return text if text.startswith(("/", "..", "~")) and not text.startswith(_OPEN) else ""
+
+
+def _explained(kind: str, text: str) -> str:
+    return f"{text}: {_WHY[kind]}" if kind in _WHY else text

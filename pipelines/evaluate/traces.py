@@ -13,12 +13,13 @@ from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.result import Judgement, Score, Status
 
-#: Names of a status; the schema lacks one for cheating, so the log reports it.
+#: Names of a status; the schema lacks some, which the log reports.
 _STATUS = {
     Status.CRASH: "RUNTIME_ERROR",
     Status.TIMEOUT: "TIMEOUT",
     Status.RESOURCES: "RUNTIME_ERROR",
     Status.CHEATING: "RUNTIME_ERROR",
+    Status.REFUSED: "RUNTIME_ERROR",
 }
 _WRONG = {"wrong shape": "INCORRECT_SHAPE", "wrong type": "INCORRECT_DTYPE"}
 
