@@ -206,7 +206,8 @@ def test_a_reference_among_libraries_is_hidden(tmp_path: Path) -> None:
         "    except PermissionError:\n"
         "        return False\n"
         "    return True\n"
-        "print(json.dumps([made['files'], *map(seen, sys.argv[2:]), *os.listdir(os.path.dirname(sys.argv[3]))]))"
+        "listed = os.listdir(os.path.dirname(sys.argv[3]))\n"
+        "print(json.dumps([made['files'], *map(seen, sys.argv[2:]), *listed]))"
     )
     names = ("torch/nn/core.py", "one.py", "workloads/r.py", "workloads/__pycache__/r.pyc",
              "torch/reference.py")  # fmt: skip

@@ -26,6 +26,7 @@ from perfpipe.pipelines.evaluate.checking import (
     raise_for_seen,
     status_of,
 )
+from perfpipe.pipelines.evaluate.degenerate import flaws
 from perfpipe.pipelines.evaluate.device import idle_threads, pytorch
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.reach import hidden
@@ -151,6 +152,13 @@ class Judge:
         found_there = look(own.home / "files", problem.path.stem)
         if offences := [one for one in found_there if not _is_given(problem, own, one)]:
             return _with(made, graded(offences))
+        say(f"{problem.name}: answers that compute nothing")
+        flawed = flaws(self._torch, problem, options.device, timed=options.timed)
+        made = replace(made, warnings=flawed.warnings)
+        if flawed.refusal is not None:
+            return _with(
+                made, Found(Status.REFUSED, Evidence("degenerate problem", flawed.refusal))
+            )
         checks = Checks(self._torch, problem, self.arena)
         cases = problem.cases(options.seed, timed=options.timed)
         worker = None
@@ -183,7 +191,7 @@ class Judge:
             max_scaled_error=checks.errors.get("max_scaled"),
             max_relative_error=checks.errors.get("max_relative"),
             deterministic=checks.deterministic if checks.checked else None,
-            warnings=_warnings(made.isolation),
+            warnings=(*made.warnings, *_warnings(made.isolation)),
         )
         if found is not None:
             return _with(made, self._with_crash(found, worker))
