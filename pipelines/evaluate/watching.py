@@ -14,6 +14,9 @@ from typing import Any
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, type)
 
+#: What PyTorch itself replaces, with its default type.
+_SETTINGS = {"torch.Storage"}
+
 #: Audited events by kind: see "Audit events table" in Python's documentation.
 _KINDS = {
     "network": ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo"),
@@ -34,7 +37,7 @@ class Known:
             (f"{name}.{key}", place, key, found)
             for name, place in places.items()
             for key, found in vars(place).items()
-            if isinstance(found, _FUNCTIONS)
+            if isinstance(found, _FUNCTIONS) and f"{name}.{key}" not in _SETTINGS
         ]
         self._classes = [
             (name, place, {*vars(place)})
