@@ -65,10 +65,13 @@ def run(asked: dict[str, Any], line: int, output: int, block: int) -> NoReturn:
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         _close_but(line, block)
         settle(asked["directory"])
-        if asked["device"] != "cpu":
+        on_gpu = asked["device"] != "cpu"
+        if on_gpu and asked["driver"]:
             confine_driver(asked)
         inside = Inside(asked, socket.socket(fileno=line), block)
         refused = confine(asked)
+        if on_gpu:
+            refused["driver threads"] = asked["driver"] and refused["files"]
         inside.limit()
         _serve(inside, refused)
         code = 0

@@ -50,10 +50,14 @@ class Ended(Exception):
 
 
 class ForkServer:
-    """A process with PyTorch loaded, which forks those of candidates."""
+    """A process with PyTorch loaded, which forks those of candidates.
+
+    With `confines_driver` the threads of a GPU's driver are confined as well.
+    """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
+        self.confines_driver = True
 
     @classmethod
     @contextlib.contextmanager
@@ -124,10 +128,7 @@ class Worker:
         self.seen: list[dict[str, Any]] = []
         self.left: list[int] = []
         self._number = 0
-        self._over = ""
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.log = directory / "output.txt"
-        most = limits.memory_mb << 20
         asked = {
             "do": "bear",
             **candidate,
@@ -140,20 +141,35 @@ class Worker:
             "limits": {
                 "file_bytes": limits.file_mb << 20,
                 "cpu_s": int(limits.seconds * 100),
-                "memory_bytes": most,
+                "memory_bytes": limits.memory_mb << 20,
             },
         }
-        self._stopped = False
-        with theirs, self.log.open("ab") as output:
-            given = (theirs.fileno(), output.fileno(), arena.file)
-            self.pid: int = fork_server.ask(asked, given)["pid"]
         try:
-            self.refused: dict[str, bool] = self._answer(limits.seconds)["refused"]
+            try:
+                self._begin(asked, arena.file)
+            except Ended:
+                if arena.device == "cpu" or not fork_server.confines_driver:
+                    raise
+                # A driver that needs more than it may use while it starts is confined afterwards.
+                fork_server.confines_driver = False
+                self.log.write_bytes(b"")
+                self._begin(asked, arena.file)
         except Ended as ended:
-            # Nothing of the candidate has run yet.
-            self.end()
             said = " | ".join(self.output().splitlines()[-2:])
             raise TaskFailed(f"cannot start candidates: {ended}: {said}") from ended
+
+    def _begin(self, asked: Mapping[str, Any], block: int) -> None:
+        """Start the process; raises Ended before anything of the candidate has run."""
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asked = {**asked, "driver": self._fork_server.confines_driver}
+        with theirs, self.log.open("ab") as output:
+            given = (theirs.fileno(), output.fileno(), block)
+            self.pid: int = self._fork_server.ask(asked, given)["pid"]
+        try:
+            self.refused: dict[str, bool] = self._answer(self._limits.seconds)["refused"]
+        except Ended:
+            self.end()
+            raise
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """Return the answer to a request; raises Ended."""
