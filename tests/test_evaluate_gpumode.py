@@ -139,7 +139,7 @@ def test_submissions_are_judged_by_the_authors_check(cli: Cli, task: Path, tmp_p
     assert {one["workload"] for one in made.values()} == {"scaled_py"}
     assert {name: one["status"] for name, one in made.items()} == {
         "right": "correct", "returns": "correct", "wrong": "wrong result", "shape": "crash",
-        "one": "crash", "asks": "cheating", "socket": "cheating",
+        "one": "crash", "asks": "cheating", "socket": "refused",
     }  # fmt: skip
     (score,) = made["right"]["scores"]
     assert (score["against"], score["case"]) == ("reference", "float32 size=512 mode=plain")
