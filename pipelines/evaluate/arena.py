@@ -73,8 +73,11 @@ class Arena:
             self._mapped = mmap.mmap(self.file, size)
             self._bytes = torch.frombuffer(self._mapped, dtype=torch.uint8)
         else:
-            self._bytes = torch.empty(size, dtype=torch.uint8, device=device)
-            shared = self._bytes.untyped_storage()._share_cuda_()
+            # A process that opens the memory sees all of its segment: it must not have more in it.
+            torch.cuda.empty_cache()
+            whole = torch.empty(_segment(size), dtype=torch.uint8, device=device)
+            self._bytes = whole[:size]
+            shared = whole.untyped_storage()._share_cuda_()
             self.shared = [part.hex() if isinstance(part, bytes) else part for part in shared]
 
     def close(self) -> None:
@@ -184,6 +187,14 @@ def laid_out(inputs: Sequence[Made], outputs: Sequence[Made], start: int, spread
         places.append(place)
         start = _aligned(place.offset + place.bytes + GUARD)
     return Slot(begin, tuple(places[: len(inputs)]), tuple(places[len(inputs) :]), start)
+
+
+def _segment(size: int) -> int:
+    """Return a size that fills a segment of PyTorch's allocator, bytes.
+
+    From 10 MiB on it allocates multiples of 2 MiB, each as a segment of its own.
+    """
+    return max(20 << 20, -(-size // (2 << 20)) * (2 << 20))
 
 
 def _aligned(offset: int) -> int:
