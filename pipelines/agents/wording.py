@@ -11,6 +11,8 @@ import re
 import unicodedata
 from typing import Any
 
+from perfpipe.pipelines.agents.cutting import first
+
 #: Marks around text of a capture.
 MARKS = ("\u27e6", "\u27e7")
 
@@ -35,15 +37,22 @@ def captured(text: object, most: int = NAME) -> str | None:
 
 
 def sentence(text: object) -> str | None:
-    """Return a sentence that may contain names of a capture, between marks."""
+    """Return a sentence that a program or a capture wrote, between marks."""
     return captured(text, SENTENCE)
 
 
 def plain(text: str, most: int = SENTENCE) -> str:
     """Return text without paths and hidden characters, cut to a length."""
     # Cut first, generously: the next steps process every character.
-    shown = "".join(_seen(letter) for letter in without_paths(text[: 4 * most]))
+    shown = seen(without_paths(text[: 4 * most]))
     return shown if len(shown) <= most and len(text) <= 4 * most else f"{shown[: most - 1]}\u2026"
+
+
+def seen(text: str) -> str:
+    """Return text with marks and hidden characters escaped."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_seen(letter) for letter in text)
 
 
 def without_paths(text: str) -> str:
@@ -54,6 +63,11 @@ def without_paths(text: str) -> str:
 def unmarked(text: str) -> str:
     """Return a name as an agent passes it, without the marks."""
     return text.strip().removeprefix(MARKS[0]).removesuffix(MARKS[1])
+
+
+def without_marks(text: str) -> str:
+    """Return a sentence without the marks around its names."""
+    return text.replace(MARKS[0], "").replace(MARKS[1], "")
 
 
 def names(asked: str, known: str | None) -> bool:
@@ -68,13 +82,15 @@ def value(found: Any) -> Any:
     if isinstance(found, float):
         return float(f"{found:.{_DIGITS}g}") if math.isfinite(found) else None
     if isinstance(found, (list, tuple)):
-        return [value(one) for one in found[:_ITEMS]]
+        return first([value(one) for one in found[:_ITEMS]], _ITEMS, len(found))
+    if isinstance(found, dict) and len(found) > _ITEMS:
+        return value([{"key": key, "value": one} for key, one in found.items()])
     if isinstance(found, dict):
-        return {plain(str(key), NAME): value(one) for key, one in [*found.items()][:_ITEMS]}
+        return {plain(str(key), NAME): value(one) for key, one in found.items()}
     return captured(found, CELL)
 
 
-#: Most items of a list or struct in a cell.
+#: Most items of a list in a cell.
 _ITEMS = 20
 
 
