@@ -43,7 +43,7 @@ def ask(desk: Desk, tool: str, /, **given: Any) -> dict[str, Any]:
 def _bounds_have_assumptions(data: Any) -> None:
     if isinstance(data, dict):
         if data.get("at_most_pct") is not None:
-            assert data["assumes"] and data["of"] and data["promise"] is False
+            assert data["assumes"] and data["of"]
         for one in data.values():
             _bounds_have_assumptions(one)
     elif isinstance(data, list):
@@ -229,7 +229,7 @@ def test_long_answers_are_cut_and_counted(desk: Desk, ingested: Callable[[str], 
     ((every,),) = ask(desk, "query", target=report, sql="SELECT count(*) FROM launches")["data"][
         "rows"
     ]
-    assert told["truncated"] == {"shown": len(told["data"]["rows"]), "total": every}
+    assert told["truncated"] == {"rows": {"shown": len(told["data"]["rows"]), "total": every}}
     assert 0 < len(told["data"]["rows"]) < 500
     assert ask(desk, "schema")["truncated"] is None
 
@@ -243,7 +243,9 @@ def test_an_answer_fits_or_fails(items: list[str], limit: int) -> None:
         shown = told["data"]["items"]
         assert shown == items[: len(shown)]
         assert told["truncated"] == (
-            None if len(shown) == len(items) else {"shown": len(shown), "total": len(items)}
+            None
+            if len(shown) == len(items)
+            else {"items": {"shown": len(shown), "total": len(items)}}
         )
 
 
@@ -309,11 +311,19 @@ def test_hostile_names_are_data(
     for answer in answers:
         for text in _texts(answer):
             if "IGNORE ALL" in text:
-                assert re.fullmatch("\u27e6[^\u27e6\u27e7]*\u27e7", text)
+                assert "IGNORE" not in _outside(text) and "DROP" not in _outside(text)
                 assert "\n" not in text and "\x1b" not in text and "\u202e" not in text
                 assert "/home/user" not in text
         following = answer["next"]
         assert following is None or following["tool"] in tools.TOOLS
+
+
+def _outside(text: str) -> str:
+    """Return what is not between marks."""
+    opened, closed = wording.MARKS
+    outside = re.sub(f"{opened}[^{opened}{closed}]*{closed}", "", text)
+    assert opened not in outside and closed not in outside
+    return outside
 
 
 def _texts(data: Any) -> list[str]:
@@ -347,9 +357,7 @@ def test_findings_prints_what_agents_get(
     assert told["data"] == ask(desk, "overview", target=report)["data"] | {
         "findings": told["data"]["findings"]
     }
-    assert (
-        len(told["data"]["findings"]) == told["truncated"]["total"] if told["truncated"] else True
-    )
+    assert "findings" not in (told["truncated"] or {})
     assert cli("report", "--findings", report) == 0
     assert "launch-bound" in cli.out
     assert re.search(r"up to [\d.]+ % of the step, if ", cli.out)
@@ -362,7 +370,7 @@ def test_lines_of_the_program_during_idle_time(
     report = ingested("stacks/json_step.sqlite")
     desk = Desk(captures)
     told = ask(desk, "timeline", target=report)["data"]
-    assert told["idle_lines_missing"] is None and 1 <= len(told["idle_lines"]) <= 5
+    assert "idle_lines_missing" not in told and 1 <= len(told["idle_lines"]) <= 5
     first = told["idle_lines"][0]
     assert first["line"] == "\u27e6json_step.py:5\u27e7" and first["cause"] == "host"
     assert first["calls"] == "\u27e6dumps (json/__init__.py)\u27e7" and first["samples"] > 300
@@ -371,7 +379,7 @@ def test_lines_of_the_program_during_idle_time(
     without = [line for line in told["idle_lines"] if "line" not in line]
     assert [line["reason"] for line in without] == ["not caused by the host"][: len(without)]
     found = ask(desk, "explain", target=report, finding=1)["data"]
-    assert found["bound"] == "host" and found["lines_missing"] is None
+    assert found["bound"] == "host" and "lines_missing" not in found
     assert found["lines"][0]["line"] == first["line"]
     assert {line["cause"] for line in found["lines"]} == {"host"}
     assert sum(line["share_pct"] for line in found["lines"]) <= 100.001
@@ -382,12 +390,12 @@ def test_without_stacks_the_reason_is_told(captures: Store, ingested: Callable[[
     report = ingested("nsys/graph_node.sqlite")
     desk = Desk(captures)
     told = ask(desk, "timeline", target=report)["data"]
-    assert told["idle_lines"] == [] and "--python-sampling=true" in told["idle_lines_missing"]
+    assert "idle_lines" not in told and "--python-sampling=true" in told["idle_lines_missing"]
     number = 1
     while (found := ask(desk, "explain", target=report, finding=number))["status"] == "answered":
         data = found["data"]
         idle = data["about"] == "timeline" and data["bound"] in ("host", "launch_overhead", "sync")
-        assert ("lines" in data) == idle
-        assert not idle or (data["lines"] == [] and "sampling" in data["lines_missing"])
+        assert ("lines_missing" in data) == idle and "lines" not in data
+        assert not idle or "sampling" in data["lines_missing"]
         number += 1
     desk.close()

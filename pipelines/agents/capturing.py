@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
-from perfpipe.pipelines.agents.wording import captured, sentence, value, without_paths
+from perfpipe.pipelines.agents.following import open_question
+from perfpipe.pipelines.agents.overview import VIEWS
+from perfpipe.pipelines.agents.wording import captured, plain, value, without_paths
 from perfpipe.pipelines.planning import PROGRAM, Planned, plans_of
 
 #: Warns that a command is incomplete.
 _HIDDEN = "absolute paths are removed: 'perfpipe plan' prints the complete command"
+_SHORT = "absolute paths are removed: use the full path of the program"
+
+#: Kernels of a plan.
+_KERNELS = 6
 
 #: Longest command, characters: a truncated command is useless.
 _COMMAND = 8_000
@@ -24,23 +31,56 @@ _SOURCE = ("--section=SourceCounters", "--import-source=yes")
 
 @dataclass(frozen=True)
 class Capture:
-    """A command for a question that does not need a plan from a timeline."""
+    """A command for a question that does not need a plan from a timeline.
 
-    command: str
+    `start` is what the program's command follows.
+    """
+
+    start: str
     settles: str
     note: str
 
+    def command(self, program: str) -> str:
+        """Return the command for a program."""
+        return f"{self.start} {program}"
+
+
+_TRACE = "perfpipe run --collector nsys --"
 
 _FIXED = {
     "timeline": Capture(
-        f"perfpipe run --collector nsys -- {PROGRAM}",
+        _TRACE,
         "where the time of a step goes: compute, copies, communication, launch overhead, idle",
         "make the program short: a few hundred steps are enough",
     ),
+    "host": Capture(
+        _TRACE,
+        "which lines of the program the host executes while the GPU is idle or a copy runs",
+        "perfpipe run samples the stacks of Python threads; for native code: nsys profile "
+        "--sample=process-tree",
+    ),
+    "startup": Capture(
+        f"env TRITON_PRINT_AUTOTUNING=1 {_TRACE}",
+        "which lines, library loads, compilations and autotuning trials take the time before the "
+        "first step",
+        "then call timeline with window startup; the output of the program lists Triton's "
+        "autotuning results",
+    ),
+    "loading": Capture(
+        f"env TORCH_LOGS=recompiles JAX_LOG_COMPILES=1 {_TRACE}",
+        "which lines make a library load or build kernels again, and what changes between steps",
+        "perfpipe run samples the stacks of Python threads; the output of the program lists what "
+        "torch.compile and JAX compile anew",
+    ),
     "communication": Capture(
-        f"perfpipe run --collector nsys -- torchrun --nproc-per-node=N {PROGRAM}",
+        f"{_TRACE} torchrun --nproc-per-node=N",
         "how much communication is exposed, and which rank the others wait for",
         "trace all ranks; do not use ncu, because replaying a collective hangs",
+    ),
+    "try": Capture(
+        "perfpipe try --budget 15m --",
+        "how much each piece of advice saves on this program, and whether its results stay equal",
+        "launches the program many times with and without each lever (TF32, torch.compile, ...)",
     ),
     "replicates": Capture(
         "perfpipe ab WORKLOAD.yaml --b NAME=VALUE",
@@ -49,17 +89,53 @@ _FIXED = {
     ),
 }
 
+#: Questions whose command ends with a workload file, not with a program.
+_OF_WORKLOADS = ("replicates",)
+
 #: Known questions.
 QUESTIONS = ("kernels", "source", *_FIXED)
 
 
-def next_capture(desk: Desk, question: str, target: str | None) -> Answer:
-    """Return the command that answers a question; nothing is run."""
-    if question in _FIXED:
-        fixed = _FIXED[question]
-        cost = {"seconds": None, "why": "this command was not timed before"}
-        one = {"settles": fixed.settles, "command": fixed.command, "cost": cost, "note": fixed.note}
-        return Answer({"captures": [one]}, rows="captures")
+def next_capture(desk: Desk, question: str | None, target: str | None) -> Answer:
+    """Return the command that answers a question, by default the open one; nothing is run."""
+    why = None
+    if question is None:
+        chosen = desk.select(target)
+        scope = desk.scope(chosen, VIEWS)
+        question, why = open_question(desk.session(chosen), scope)
+    answer = _of_fixed if question in _FIXED else _of_kernels
+    found = answer(desk, question, target)
+    return replace(found, data=lean({"question": question, "because": why, **found.data}))
+
+
+def _of_fixed(desk: Desk, question: str, target: str | None) -> Answer:
+    fixed = _FIXED[question]
+    program, hidden = (PROGRAM, False) if target is None else _program(desk, target)
+    words = fixed.start if question in _OF_WORKLOADS else fixed.command(program)
+    one = {
+        "settles": fixed.settles,
+        "command": words if program == PROGRAM else captured(words, _COMMAND),
+        "cost": {"seconds": None, "why": "this command was not timed before"},
+        "note": fixed.note,
+    }
+    return Answer({"captures": [one]}, rows="captures", warnings=(_SHORT,) if hidden else ())
+
+
+def _program(desk: Desk, target: str) -> tuple[str, bool]:
+    """Return the command of the program that was captured, and whether it lost absolute paths."""
+    reports = desk.select(target).reports
+    with desk.fresh(reports) as session:
+        found = session.execute(
+            "SELECT DISTINCT command FROM reports WHERE command IS NOT NULL ORDER BY command"
+        ).fetchall()
+    if len(found) != 1:
+        return PROGRAM, False
+    ((command,),) = found
+    shown = without_paths(command)
+    return shown, shown != command
+
+
+def _of_kernels(desk: Desk, question: str, target: str | None) -> Answer:
     reports = desk.select(target).reports
     try:
         planned = plans_of(desk.store, reports, None, None)
@@ -85,7 +161,8 @@ def _told(planned: Planned, question: str) -> dict[str, Any]:
     about = {"report_id": planned.report_id, "source": captured(planned.source_name)}
     plan = planned.plan
     if plan is None:
-        return {**about, "command": None, "why": sentence(planned.reason)}
+        return {**about, "command": None, "why": plain(planned.reason or "")}
+    names = dict.fromkeys(kernel.name for kernel in plan.kernels if kernel.chosen)
     settles = (
         "the instructions and lines at which warps of these kernels stall (lines need -lineinfo)"
         if question == "source"
@@ -95,7 +172,7 @@ def _told(planned: Planned, question: str) -> dict[str, Any]:
         **about,
         "settles": settles,
         "covers_pct": value(plan.coverage_pct),
-        "kernels": [captured(kernel.name) for kernel in plan.kernels if kernel.chosen][:10],
+        "kernels": first([captured(name) for name in names], _KERNELS),
         "command": captured(_command(planned, question)[0], _COMMAND),
         "cost": {
             "seconds": round(planned.seconds),

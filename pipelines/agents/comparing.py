@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from perfpipe.analysis.facts import ENVIRONMENT
 from perfpipe.analysis.gate.decision import Verdict
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, split
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
-from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.agents.marking import Marking
+from perfpipe.pipelines.agents.wording import captured, plain, value
 from perfpipe.pipelines.gate.compare import compared
 from perfpipe.pipelines.gate.outputs import as_data
 
@@ -28,25 +31,30 @@ def compare(desk: Desk, base: str, candidate: str) -> Answer:
     decision = found.decision
     data = as_data(decision, found.comparison.why)
     endpoints = [_row(row) for row in data["endpoints"]]
-    differences = data["why"]["differences"][:_DIFFERENCES]
+    differences = data["why"]["differences"]
+    marks = Marking(_texts({key: data[key] for key in ("endpoints", "kernels", "why")}))
     variables = [row["name"] for row in differences if row["kind"] == ENVIRONMENT]
     answer = {
         "verdict": data["verdict"],
         "action": data["action"],
-        "why_that_verdict": sentence(data["reason"]),
+        "why_that_verdict": marks.sentence(data["reason"]),
         "basis": plain(data["basis"]),
         "further_runs": data["further_runs"],
         "endpoints": endpoints,
-        "kernels": [_row(row) for row in data["kernels"][:_KERNELS]],
-        "kernels_total": len(data["kernels"]),
+        "kernels": first(
+            [_row(row) for row in data["kernels"][:_KERNELS]], _KERNELS, len(data["kernels"])
+        ),
         # The text may quote values of environment variables.
-        "why": None if variables else sentence(data["why"]["text"] or None),
-        "differences": [
-            {key: value(one) for key, one in row.items()}
-            for row in differences
-            if row["kind"] != ENVIRONMENT
-        ],
-        "variables_that_differ": [captured(name) for name in variables],
+        "why": None if variables else marks.sentence(data["why"]["text"] or None),
+        "differences": first(
+            [
+                {key: value(one) for key, one in row.items()}
+                for row in differences
+                if row["kind"] != ENVIRONMENT
+            ],
+            _DIFFERENCES,
+        ),
+        "variables_that_differ": first([captured(name) for name in variables], _DIFFERENCES),
     }
     proofs = tuple(
         Evidence(
@@ -58,7 +66,7 @@ def compare(desk: Desk, base: str, candidate: str) -> Answer:
     known = decision.verdict in _KNOWN
     asked = {"question": "replicates", "target": candidate}
     return Answer(
-        answer,
+        lean(answer),
         Status.ANSWERED if known else Status.ABSTAINED,
         ""
         if known
@@ -78,3 +86,15 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     ratio = None if change is None else value(1 + change / 100)
     told = {key: one if key in _OURS else value(one) for key, one in row.items()}
     return {**told, "label": captured(row.get("label")), "ratio": ratio}
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """Yield the texts of a comparison that name things; its explanation is a sentence."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict):
+        for key, one in data.items():
+            yield from () if key in (*_OURS, "text", "kind") else _texts(one)
+    elif isinstance(data, (list, tuple)):
+        for one in data:
+            yield from _texts(one)

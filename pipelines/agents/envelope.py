@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from perfpipe.errors import PerfpipeError
+from perfpipe.pipelines.agents.cutting import Cut, first, truncated
 from perfpipe.pipelines.agents.wording import plain
 
 #: Version of the format.
-VERSION = 1
+VERSION = 2
 
 #: Characters of an answer.
 LIMIT = 20_000
@@ -51,10 +52,7 @@ class Next:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer; `rows` names the list in `data` that is cut if the answer is too long.
-
-    `total` is the full length of that list, if it is incomplete.
-    """
+    """An answer; `rows` names the list in `data` that is cut if the answer is too long."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     status: Status = Status.ANSWERED
@@ -62,7 +60,6 @@ class Answer:
     evidence: tuple[Evidence, ...] = ()
     warnings: tuple[str, ...] = ()
     rows: str = ""
-    total: int | None = None
     next: Next | None = None
 
 
@@ -72,11 +69,8 @@ def failed(error: PerfpipeError | str) -> Answer:
 
 
 def render(answer: Answer, limit: int = LIMIT) -> str:
-    """Return an answer as JSON of at most `limit` characters; removed rows are counted."""
-    answer = replace(
-        answer, evidence=answer.evidence[:_EVIDENCE], warnings=answer.warnings[:_WARNINGS]
-    )
-    every = len(answer.data[answer.rows]) if answer.rows else 0
+    """Return an answer as JSON of at most `limit` characters; every cut list is counted."""
+    every = len(answer.data.get(answer.rows, ())) if answer.rows else 0
     low, high = 0, every
     if len(text := _text(answer, every)) <= limit:
         return text
@@ -90,20 +84,19 @@ def render(answer: Answer, limit: int = LIMIT) -> str:
 
 def _text(answer: Answer, shown: int) -> str:
     data = dict(answer.data)
-    truncated = None
-    if answer.rows:
-        every = data[answer.rows]
-        total = max(answer.total or 0, len(every))
-        data[answer.rows] = every[:shown]
-        truncated = {"shown": shown, "total": total} if shown < total else None
+    if answer.rows in data:
+        rows = data[answer.rows]
+        total = rows.total if isinstance(rows, Cut) else len(rows)
+        data[answer.rows] = first(rows, shown, total)
     document = {
         "schema_version": VERSION,
         "status": answer.status,
         "reason": answer.reason,
         "data": data,
-        "evidence": [asdict(one) for one in answer.evidence],
-        "warnings": answer.warnings,
-        "truncated": truncated,
-        "next": asdict(answer.next) if answer.next else None,
+        "evidence": first([asdict(one) for one in answer.evidence], _EVIDENCE),
+        "warnings": first(answer.warnings, _WARNINGS),
     }
+    cut = truncated({**data, "evidence": document["evidence"], "warnings": document["warnings"]})
+    document["truncated"] = cut or None
+    document["next"] = asdict(answer.next) if answer.next else None
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=str)

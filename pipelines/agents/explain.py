@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.questions import query_of_command
 from perfpipe.analysis.report import findings, tried
+from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
 from perfpipe.database import quote
 from perfpipe.errors import InputError
+from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.following import after
+from perfpipe.pipelines.agents.grounds import grounds_of
 from perfpipe.pipelines.agents.lines import lines_of_finding
-from perfpipe.pipelines.agents.overview import VIEWS, evidence, finding, gain, share
-from perfpipe.pipelines.agents.wording import captured, names, plain, sentence, value
+from perfpipe.pipelines.agents.marking import marking_of
+from perfpipe.pipelines.agents.overview import (
+    VIEWS,
+    alike,
+    evidence,
+    finding,
+    gain,
+    notices_of,
+    on_gpus,
+    share,
+)
+from perfpipe.pipelines.agents.wording import captured, names, plain, value
 
-#: Number of techniques and hot lines in brief and full answers.
-_TOLD = {"brief": 3, "full": 10}
+#: Techniques and hot lines of an answer; `full` also has the metrics or rows behind it.
+_TOLD, _HOT = {"brief": 3, "full": 20}, {"brief": 3, "full": 10}
+
+#: More on a launch: the name of each part, its query, and the columns that it has already.
+_METRICS = {
+    "sol": "kernel_sol",
+    "stalls": "(FROM kernel_stalls WHERE is_stall ORDER BY rank)",
+    "occupancy": "kernel_occupancy",
+    "memory": "kernel_memory",
+}
+
+#: Rows behind a finding, and of each part of a launch's metrics.
+_ROWS = 10
 
 
 def explain(
@@ -33,33 +60,56 @@ def explain(
     session = desk.session(chosen)
     of = target or desk.name_of(chosen)
     if kernel is not None:
-        return _of_name(session, of, kernel, detail)
-    found = rows(session, "FROM findings ORDER BY rank")
-    row = next((row for row in found if row["rank"] == number), None)
-    if row is None:
-        raise InputError(f"no finding {number}: there are {len(found)} findings")
-    if row["subject"] == "kernel":
-        classed = rows(
-            session,
-            f"FROM kernel_classes WHERE kernel_name = {quote(row['kernel_name'])} "
-            f"AND grid = {quote(row['grid'])} AND block = {quote(row['block'])} "
-            f"AND {_alike(row)} ORDER BY rank",
-        )
-        return _of_kernel(session, of, classed[0], detail, _query_of(scope, number))
-    kernels = [other for other in found if other["subject"] == "kernel"]
+        answer = _of_name(session, of, kernel, detail)
+    else:
+        found = rows(session, "FROM findings ORDER BY rank")
+        row = next((row for row in found if row["rank"] == number), None)
+        if row is None:
+            raise InputError(f"no finding {number}: there are {len(found)} findings")
+        explained = _of_kernel_class if row["subject"] == "kernel" else _of_timeline
+        answer = explained(scope, session, of, row, found, detail)
+    return replace(answer, warnings=notices_of(scope, marking_of(session)))
+
+
+def _of_kernel_class(
+    scope: Scope, session: Session, of: str, row: Row, _: Sequence[Row], detail: str
+) -> Answer:
+    classed = rows(
+        session,
+        f"FROM kernel_classes WHERE kernel_name = {quote(row['kernel_name'])} "
+        f"AND grid = {quote(row['grid'])} AND block = {quote(row['block'])} "
+        f"AND {_alike(row)} ORDER BY rank",
+    )
+    return _of_kernel(session, of, classed[0], detail, _query_of(scope, row["rank"]))
+
+
+def _of_timeline(
+    scope: Scope, session: Session, of: str, row: Row, found: Sequence[Row], detail: str
+) -> Answer:
     told = findings.findings_of(scope)[row["rank"] - 1]
+    group = next(own for own in alike(found) if row in own)
     data = {
-        **finding(row, told),
+        **finding(session, row, told),
+        "on": on_gpus(session, group) if len(group) > 1 else None,
+        **grounds_of(session, row),
         **lines_of_finding(session, row),
         "techniques": _timeline_techniques(session, row, detail),
     }
-    if kernels:
-        following = Next("explain", {"target": of, "finding": kernels[0]["rank"]})
-    elif not scope.profiled:
-        following = Next("next_capture", {"target": of, "question": "kernels"})
-    else:
-        following = Next("query", {"target": of, "sql": _query_of(scope, row["rank"])})
-    return Answer(data, evidence=(evidence(session, row),), rows="techniques", next=following)
+    # What is tried first is the first technique.
+    del data["try"], data["tried"]
+    if detail == "full":
+        data |= {"rows": _rows_of(session, told.command)}
+    following = after(session, scope, of, row, found) or Next(
+        "query", {"target": of, "sql": _query_of(scope, row["rank"])}
+    )
+    return Answer(lean(data), evidence=(evidence(session, row),), rows="techniques", next=following)
+
+
+def _rows_of(session: Session, command: str) -> list[Any]:
+    """Return the rows that show more on a finding."""
+    found = rows(session, query_of_command(command))
+    told = [{key: value(one) for key, one in row.items()} for row in found[:_ROWS]]
+    return first(told, _ROWS, len(found))
 
 
 def _timeline_techniques(session: Session, row: Row, detail: str) -> list[dict[str, Any]]:
@@ -72,7 +122,7 @@ def _timeline_techniques(session: Session, row: Row, detail: str) -> list[dict[s
     told = [_technique(one["technique"], one["gain_pct"], one["floor"], whole) for one in found]
     if not told and row["technique"]:
         told = [_technique(row["technique"], row["bound_pct"], row["floor"], whole)]
-    return _with_trials(session, row, told[: _TOLD[detail]])
+    return first(_with_trials(session, row, told), _TOLD[detail])
 
 
 def _with_trials(session: Session, row: Row, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -80,7 +130,8 @@ def _with_trials(session: Session, row: Row, told: list[dict[str, Any]]) -> list
     known = tried.tried_of(session.con, row["reports"])
     for technique in told:
         outcome = tried.outcome(known, row["reports"], technique["key"])
-        technique["tried"] = sentence(outcome and outcome.sentence())
+        says = outcome and outcome.sentence()
+        technique["tried"] = marking_of(session).sentence(says)
     return told
 
 
@@ -97,9 +148,9 @@ def _technique(key: str, gain_pct: float | None, floor: str | None, of: str) -> 
     }
 
 
-def _query_of(scope: Any, number: int | None) -> str:
+def _query_of(scope: Scope, number: int) -> str:
     """Return the query that shows more on a finding."""
-    return query_of_command(findings.findings_of(scope)[(number or 1) - 1].command)
+    return query_of_command(findings.findings_of(scope)[number - 1].command)
 
 
 def _of_name(session: Session, of: str, kernel: str, detail: str) -> Answer:
@@ -146,10 +197,17 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
     advice = rows(session, f"FROM kernel_findings WHERE {at} ORDER BY rank, technique")
     hot = rows(
         session,
-        f"SELECT * FROM kernel_hotspots WHERE {at} ORDER BY kind, rank LIMIT {_TOLD[detail]}",
+        "SELECT *, count(*) OVER () AS total FROM kernel_hotspots "
+        f"WHERE {at} ORDER BY kind, rank LIMIT {_HOT[detail]}",
     )
-    time = "its time"
-    data = {
+    advised = [
+        {
+            **_technique(one["technique"], one["gain_pct"], one["floor"], "its time"),
+            "nvidia_estimate_pct": value(one["nvidia_pct"]),
+        }
+        for one in advice
+    ]
+    data: dict[str, Any] = {
         "kernel": captured(row["kernel_name"]),
         "grid": row["grid"],
         "block": row["block"],
@@ -157,7 +215,7 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
         "subclass": launch["subclass"],
         "cause": launch["cause"],
         "confidence": row["confidence"],
-        "explanation": sentence(row["explanation"]),
+        "explanation": marking_of(session).sentence(row["explanation"]),
         "nvidia": {
             "verdict": value(launch["ncu_verdict"]),
             "agrees": launch["agrees_with_ncu"],
@@ -167,27 +225,18 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
             "compute": value(row["compute_sol_pct"]),
             "memory": value(row["memory_sol_pct"]),
         },
-        "near_limit": row["near_limit"],
+        "near_limit": row["near_limit"] or None,
         "headroom": {
             "pct": value(row["headroom_pct"]),
             "of": findings.whole(row["share_of"]),
             "assumes": assumption("work"),
-            "promise": False,
         },
-        "techniques": _with_trials(
-            session,
-            row,
-            [
-                {
-                    **_technique(one["technique"], one["gain_pct"], one["floor"], time),
-                    "nvidia_estimate_pct": value(one["nvidia_pct"]),
-                }
-                for one in advice[: _TOLD[detail]]
-            ],
-        ),
-        "hot": [_hot(one) for one in hot],
+        "techniques": first(_with_trials(session, row, advised), _TOLD[detail]),
+        "hot": first([_hot(one) for one in hot], _HOT[detail], hot[0]["total"] if hot else 0),
         "hot_missing": None if hot else "no source counters were collected",
     }
+    if detail == "full":
+        data |= _metrics(session, at)
     key = {"report_id": launch["report_id"], "launch_id": launch["launch_id"]}
     proofs = tuple(
         Evidence("kernel_bottleneck", key, one["metric"], value(one["value"]), one["unit"], 1)
@@ -199,7 +248,26 @@ def _of_kernel(session: Session, of: str, row: Row, detail: str, sql: str) -> An
         if hot
         else Next("next_capture", {"target": of, "question": "source"})
     )
-    return Answer(data, evidence=proofs, rows="techniques", total=len(advice), next=following)
+    return Answer(lean(data), evidence=proofs, rows="techniques", next=following)
+
+
+def _metrics(session: Session, at: str) -> dict[str, Any]:
+    """Return the metrics of a launch: of its units, stalls, occupancy and memory."""
+    known = ("report_id", "launch_id", "kernel_name", "kernel_demangled", "nvtx_path", "grid")
+    told: dict[str, Any] = {}
+    for part, view in _METRICS.items():
+        found = rows(session, f"FROM {view} WHERE {at}")
+        lines = [
+            {key: _plain(one) for key, one in row.items() if key not in (*known, "block")}
+            for row in found[:_ROWS]
+        ]
+        told[part] = lines[0] if len(found) == 1 else first(lines, _ROWS, len(found))
+    return told
+
+
+def _plain(found: Any) -> Any:
+    """Return a value of a metric, whose texts are perfpipe's words."""
+    return plain(found) if isinstance(found, str) else value(found)
 
 
 def _alike(row: Row) -> str:

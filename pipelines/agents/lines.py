@@ -6,6 +6,7 @@ from typing import Any
 
 from perfpipe.analysis.session import Session
 from perfpipe.database import in_list, quote, same
+from perfpipe.pipelines.agents.cutting import first
 from perfpipe.pipelines.agents.desk import Row, rows
 from perfpipe.pipelines.agents.wording import captured, plain, value
 
@@ -16,8 +17,11 @@ _LINES, _MOST = 5, 20
 _OTHERS = ("launch_overhead", "readback")
 
 
-def idle_lines(session: Session) -> dict[str, Any]:
-    """Return the lines with most of the idle time of each GPU, or the reason why there are none."""
+def idle_lines(session: Session, several: bool) -> dict[str, Any]:
+    """Return the lines with most of the idle time of each GPU, or the reason why there are none.
+
+    Lines of `several` reports have the report.
+    """
     found = rows(
         session,
         f"""
@@ -26,10 +30,14 @@ def idle_lines(session: Session) -> dict[str, Any]:
             library_function AS calls, via, cause, self_ns, share_pct, low_pct, high_pct, samples,
             reason
         FROM idle_hotspots WHERE level = 'user' AND rank <= {_LINES}
-        ORDER BY report_id, device, rank LIMIT {_MOST}
+        ORDER BY report_id, device, rank
         """,
     )
-    return {"idle_lines": [*map(_told, found)], "idle_lines_missing": _missing(session, found)}
+    told = [_told(row, several) for row in found[:_MOST]]
+    return {
+        "idle_lines": first(told, _MOST, len(found)),
+        "idle_lines_missing": _missing(session, found),
+    }
 
 
 def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
@@ -45,20 +53,21 @@ def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
         FROM _bound_lines
         WHERE bound = {quote(bound)} AND {same("device", row["device"])}
             AND report_id IN {in_list(row["reports"])} AND place <= {_LINES}
-        ORDER BY report_id, place LIMIT {_MOST}
+        ORDER BY report_id, place
         """,
     )
     ((is_idle,),) = session.execute(f"SELECT is_host_cause({quote(bound)})").fetchall()
     if not found and not is_idle and bound not in _OTHERS:
         return {}
-    return {"lines": [*map(_told, found)], "lines_missing": _missing(session, found)}
+    told = [_told(row, several=False) for row in found[:_MOST]]
+    return {"lines": first(told, _MOST, len(found)), "lines_missing": _missing(session, found)}
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _told(row: Row, several: bool) -> dict[str, Any]:
     """Return a line without what is unknown; the interval is that of the share."""
     interval = None if row["low_pct"] is None else [value(row["low_pct"]), value(row["high_pct"])]
     told = {
-        "report_id": row.get("report_id"),
+        "report_id": row["report_id"] if several else None,
         "device": row.get("device"),
         "line": captured(row["line"]),
         "function": captured(row["function"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
@@ -10,13 +11,19 @@ from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
 from perfpipe.database import in_list
+from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
-from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.agents.lacking import gaps_of
+from perfpipe.pipelines.agents.marking import Marking, marking_of
+from perfpipe.pipelines.agents.wording import captured, value
 from perfpipe.viewmodel import Finding
 
-#: Findings of an overview, runs and reports of a list, gaps, levers of a trial.
-FINDINGS, _LISTED, _GAPS, _TRIED = 3, 200, 10, 10
+#: Findings of an overview, runs and reports of a list, levers of a trial.
+FINDINGS, _LISTED, _TRIED = 3, 200, 10
+
+#: Classes of kernels, GPUs of a finding, and reports whose origin is told.
+_KERNELS, _GPUS, _REPORTS = 3, 8, 8
 
 #: Views of a verdict with its findings.
 VIEWS = (
@@ -53,9 +60,9 @@ def listed(desk: Desk) -> Answer:
             next=Next("next_capture", {"question": "timeline"}),
         )
     told = [{**row, "name": captured(row["name"])} for row in found[:_LISTED]]
-    data = {"targets": told}
-    first = Next("overview", {"target": found[0]["target"]})
-    return Answer(data, rows="targets", total=len(found), next=first)
+    data = {"targets": first(lean(told), _LISTED, len(found))}
+    following = Next("overview", {"target": found[0]["target"]})
+    return Answer(data, rows="targets", next=following)
 
 
 def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
@@ -65,74 +72,127 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
     chosen = desk.select(target)
     scope = desk.scope(chosen, VIEWS)
     session = desk.session(chosen)
+    marks = marking_of(session)
     told = findings.findings_of(scope)
     found = rows(session, "FROM findings ORDER BY rank")
+    groups = alike(found)
     statements = tuple(verdicts.statements_of(scope))
     abstained = not statements and not found
     verdict = statements[0] if statements else facts.no_verdict(scope)
-    first, _ = opening.opening_of(scope, told, verdict)
+    first_screen, _ = opening.opening_of(scope, told, verdict)
+    bound = bounds(session)
     data: dict[str, Any] = {
         "target": target,
-        "title": captured(facts.title_of(scope.con, scope.reports, scope.run)),
-        "notice": sentence(verdicts.notice_of(scope)),
-        "verdict": None if abstained else sentence(first.verdict.text),
-        "bounds": [] if abstained else bounds(session),
-        "findings": [finding(*pair) for pair in zip(found[:most], told, strict=False)],
-        "tried": _tried(scope),
-        "nothing_found": None if found else f"{facts.nothing_of(scope)}; {NOT_ALL_WELL}",
+        "title": marks.sentence(facts.title_of(scope.con, scope.reports, scope.run)),
+        "verdict": None if abstained else marks.sentence(first_screen.verdict.text),
+        "bounds": [] if abstained else bound,
+        "findings": first([_group(session, own, told) for own in groups[:most]], most, len(groups)),
+        "tried": _tried(scope, marks),
+        "nothing_found": None if found else _not_all(facts.nothing_of(scope), marks),
         "provenance": _provenance(scope, session),
-        "gaps": [
-            {"what": plain(gap.name), "why": sentence(gap.text)}
-            for gap in facts.gaps_of(scope.con, scope.reports)[:_GAPS]
-        ],
+        "gaps": gaps_of(session, scope.reports, _claims(bound, groups[:most])),
     }
     return Answer(
-        data,
+        lean(data) | {"findings": lean(data["findings"])},
         Status.ABSTAINED if abstained else Status.ANSWERED,
-        f"{verdict.text.rstrip('.')}; {NOT_ALL_WELL}" if abstained else "",
-        tuple(evidence(session, row) for row in found[:most]),
-        _warnings(scope),
+        _not_all(verdict.text, marks) if abstained else "",
+        tuple(evidence(session, own[0]) for own in groups[:most]),
+        warnings_of(scope, marks),
         rows="findings",
-        total=len(found),
         next=_next(scope, target, found, abstained),
     )
 
 
-def _tried(scope: Scope) -> dict[str, Any] | None:
+def _not_all(text: str, marks: Marking) -> str:
+    return f"{marks.sentence(text.rstrip('.'))}; {NOT_ALL_WELL}"
+
+
+def alike(found: Sequence[Row]) -> list[list[Row]]:
+    """Return findings in groups that differ in the GPU only, each in the place of its first."""
+    groups: dict[Any, list[Row]] = {}
+    for row in found:
+        same = (row["claim"], row["bound"], row["subclass"], row["technique"], row["part"])
+        about = same if row["subject"] == "timeline" else row["rank"]
+        groups.setdefault(about, []).append(row)
+    return [*groups.values()]
+
+
+def _group(session: Session, rows_: Sequence[Row], told: Sequence[Finding]) -> dict[str, Any]:
+    """Return a finding that GPUs share, with the numbers of each GPU if there are several."""
+    first_row = rows_[0]
+    own = finding(session, first_row, told[first_row["rank"] - 1])
+    return own if len(rows_) == 1 else {**own, "on": on_gpus(session, rows_)}
+
+
+def on_gpus(session: Session, found: Sequence[Row]) -> list[Any]:
+    """Return the GPUs of findings that are alike, with the share of each."""
+    ranks = {
+        (row["report_id"], row["device"]): row["rank"]
+        for row in rows(session, "SELECT report_id, device, rank FROM job_ranks")
+    }
+    told = [
+        {
+            "finding": row["rank"],
+            "report_id": row["reports"][0],
+            "rank": ranks.get((row["reports"][0], row["device"])),
+            "device": row["device"],
+            "share_pct": value(row["share_pct"]),
+        }
+        for row in found
+    ]
+    return first(told, _GPUS)
+
+
+def _claims(bound: Sequence[Row], groups: Sequence[Sequence[Row]]) -> set[str]:
+    """Return what an overview speaks of."""
+    of_timelines = {str(row["bound"]) for row in bound if row["of"] == "timeline"}
+    return of_timelines.union(
+        *({row[key] for key in ("claim", "bound", "technique") if row[key]} for (row, *_) in groups)
+    )
+
+
+def _tried(scope: Scope, marks: Marking) -> dict[str, Any] | None:
     """Return what the latest trial of the program measured; None without one."""
     trial = tried.latest(scope)
     if trial is None:
         return None
     levers = [
-        {"lever": captured(lever), "says": sentence(outcome.sentence()), "helps": outcome.helps}
-        for lever, outcome in tried.outcomes_of(scope, trial)
+        {"lever": captured(lever), "says": marks.sentence(own.sentence()), "helps": own.helps}
+        for lever, own in tried.outcomes_of(scope, trial)
     ]
-    return {"trial": trial, "levers": levers[:_TRIED]}
+    return {"trial": trial, "levers": first(levers, _TRIED)}
 
 
 def bounds(session: Session) -> list[Row]:
-    """Return the bound of each GPU's time, and of most of the profiled kernel time."""
+    """Return what bounds the GPUs' time, and most of the profiled kernel time."""
     timelines = rows(
         session,
         """
-        SELECT 'timeline' AS of, report_id, device, bound, share_pct, confidence
+        SELECT 'timeline' AS of, bound, max(share_pct) AS share_pct,
+            if(count(*) > 1, min(share_pct), NULL) AS least_pct,
+            if(count(*) > 1, count(*), NULL) AS gpus,
+            arg_max(confidence, share_pct) AS confidence
         FROM _timeline_bounds
-        ORDER BY share_pct DESC, report_id, device LIMIT 4
+        GROUP BY bound ORDER BY count(*) DESC, share_pct DESC, bound
         """,
     )
     kernels = rows(
         session,
         """
         SELECT 'kernels' AS of, bound, subclass, share_of, sum(share_pct ORDER BY rank) AS share_pct
-        FROM kernel_classes GROUP BY ALL ORDER BY share_pct DESC, bound, subclass LIMIT 3
+        FROM kernel_classes GROUP BY ALL HAVING coalesce(sum(share_pct), 1) > 0
+        ORDER BY share_pct DESC, bound, subclass
         """,
     )
-    return [{key: _own(found) for key, found in row.items()} for row in (*timelines, *kernels)]
+    found = [*timelines, *kernels[:_KERNELS]]
+    told = [{key: _own(one) for key, one in row.items()} for row in found]
+    return first(told, len(told), len(timelines) + len(kernels))
 
 
-def finding(row: Row, told: Finding) -> dict[str, Any]:
+def finding(session: Session, row: Row, told: Finding) -> dict[str, Any]:
     """Return a finding in fields, and in words."""
     technique = techniques().get(row["technique"] or "")
+    marks = marking_of(session)
     return {
         "finding": row["rank"],
         "about": row["subject"],
@@ -142,12 +202,11 @@ def finding(row: Row, told: Finding) -> dict[str, Any]:
         "cause": row["cause"],
         "kernel": captured(row["kernel_name"]) if row["subject"] == "kernel" else None,
         "device": row["device"],
-        "configuration": captured(row["label"]),
         "share": share(row),
-        "says": sentence(told.claim),
-        "because": sentence(told.evidence),
+        "says": marks.sentence(told.claim),
+        "because": marks.sentence(told.evidence),
         "gain": gain(row["bound_pct"], row["floor"], findings.whole(row["share_of"])),
-        "tried": sentence(told.tried or None),
+        "tried": marks.sentence(told.tried or None),
         "confidence": row["confidence"],
         "try": technique.technique if technique else None,
     }
@@ -163,7 +222,7 @@ def gain(at_most_pct: float | None, floor: str | None, of: str) -> dict[str, Any
     if at_most_pct is None or floor is None:
         return {"at_most_pct": None, "why": "no bound can be derived"}
     assumes = assumption(floor)
-    return {"at_most_pct": value(at_most_pct), "of": of, "assumes": assumes, "promise": False}
+    return {"at_most_pct": value(at_most_pct), "of": of, "assumes": assumes}
 
 
 def evidence(session: Session, row: Row) -> Evidence:
@@ -177,7 +236,7 @@ def evidence(session: Session, row: Row) -> Evidence:
         )
         count = None if counted[0]["steps"] is None else int(counted[0]["steps"])
     about = "kernel_name" if row["subject"] == "kernel" else "device"
-    key = {"rank": row["rank"], about: value(row[about]), "report_id": row["reports"][:4]}
+    key = {"rank": row["rank"], about: value(row[about])}
     unit = f"% of {findings.whole(row['share_of'])}"
     return Evidence("findings", key, "share_pct", value(row["share_pct"]), unit, count)
 
@@ -187,24 +246,33 @@ def _own(found: Any) -> Any:
     return found if isinstance(found, str) else value(found)
 
 
-def _provenance(scope: Scope, session: Session) -> list[Row]:
+def _provenance(scope: Scope, session: Session) -> list[Any]:
     found = rows(
         session,
         f"""
-        SELECT report_id, kind, tool_version, captured_at, gpu, source_name, recorded
-        FROM reports WHERE report_id IN {in_list(scope.reports)} ORDER BY report_id LIMIT 8
+        SELECT report_id, kind, tool_version, captured_at, gpu, source_name,
+            if(recorded, true, NULL) AS recorded
+        FROM reports WHERE report_id IN {in_list(scope.reports)} ORDER BY report_id
         """,
     )
-    ours = ("report_id", "kind")
-    return [
-        {key: one if key in ours else value(one) for key, one in row.items() if one is not None}
-        for row in found
+    ours = ("report_id", "kind", "recorded")
+    told = [
+        {key: one if key in ours else value(one) for key, one in row.items()}
+        for row in found[:_REPORTS]
     ]
+    return first(told, _REPORTS, len(found))
 
 
-def _warnings(scope: Scope) -> tuple[str, ...]:
-    found = facts.warnings_of(scope)
-    return tuple(str(sentence(warning.text)) for warning in found)
+def warnings_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
+    """Return what to know before anything else is read, then the warnings of the reports."""
+    found = [warning.text for warning in facts.warnings_of(scope)]
+    return (*notices_of(scope, marks), *(str(marks.sentence(text)) for text in found))
+
+
+def notices_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
+    """Return what makes every answer on a selection doubtful, such as profiles of other kernels."""
+    notice = verdicts.notice_of(scope)
+    return () if notice is None else (str(marks.sentence(notice.removeprefix("Warning: "))),)
 
 
 def _next(scope: Scope, target: str, found: list[Row], abstained: bool) -> Next | None:

@@ -88,7 +88,7 @@ PROMPTS: Mapping[str, Prompt] = {
 def page(desk: Desk, address: str) -> tuple[str, str]:
     """Return a page and its media type; raises InputError for an unknown address."""
     if address == f"{_SCHEME}schema":
-        return render(queries.schema(None), _LIMIT), "application/json"
+        return render(queries.described(), _LIMIT), "application/json"
     if address in PAGES:
         return _text(PAGES[address][0]), "text/markdown"
     target = address.removeprefix(REPORT.partition("{")[0])

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfpipe.analysis.names import names_in
+from perfpipe.analysis.views import views
 from perfpipe.database import in_list
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.model import public_name
+from perfpipe.pipelines.agents.cutting import Cut, first, lean
 from perfpipe.pipelines.agents.desk import Desk, rows
 from perfpipe.pipelines.agents.envelope import Answer, Next, Status
 from perfpipe.pipelines.agents.wording import plain, value
-from perfpipe.pipelines.commands.schema import relations
+from perfpipe.pipelines.commands.schema import Relation, relations
 from perfpipe.sandbox import readable_sql
 
 #: Tables that are not for agents: the environment of programs.
 _WITHHELD = frozenset({"environment"})
 
-#: Longest description in the list, characters: the whole list fits into an answer.
-_SHORT = 60
+#: Longest description in a list, characters; relations and columns that a search finds.
+_SHORT, _FOUND, _COLUMNS = 160, 8, 6
+
+#: Letters of words that say little in a search, such as "of" and "the".
+_LITTLE = 3
+
+#: The target of a query on the whole store.
+ALL = "all"
 
 #: Most rows that are counted beyond the returned ones.
 _COUNTED = 1_000_000
 
 
-def schema(name: str | None) -> Answer:
-    """Return all views and tables, one line each, or the columns of one of them."""
+def schema(name: str | None, search: str | None = None) -> Answer:
+    """Return an index of views and tables, those that match a search, or the columns of one."""
     known = {one.name: one for one in relations() if one.name not in _WITHHELD}
     if name is None:
-        told = [
-            {"name": one.name, "kind": one.kind, "doc": plain(one.doc.split(".")[0], _SHORT)}
-            for one in sorted(known.values(), key=lambda one: (one.kind != "view", one.name))
-        ]
-        return Answer({"relations": told}, rows="relations")
+        return _index(known) if search is None else _found(known, search)
     if name not in known:
         raise InputError(f"no table or view '{plain(name, 60)}'{did_you_mean(name, known)}")
     one = known[name]
@@ -42,9 +48,88 @@ def schema(name: str | None) -> Answer:
     return Answer(data, rows="columns", next=Next("query", {"sql": f"FROM {one.name}"}))
 
 
+def described() -> Answer:
+    """Return every view and table with its first sentence."""
+    known = [one for one in relations() if one.name not in _WITHHELD]
+    told = [_short(one) for one in sorted(known, key=lambda one: (one.kind != "view", one.name))]
+    return Answer({"relations": told}, rows="relations")
+
+
+def _index(known: Mapping[str, Relation]) -> Answer:
+    """Return the names of all relations by topic."""
+    topics: dict[str, list[str]] = {}
+    for name, one in known.items():
+        view = views().get(name)
+        topics.setdefault(one.kind if view is None else view.path.rpartition("/")[0], []).append(
+            name
+        )
+    told = {topic: " ".join(sorted(names)) for topic, names in topics.items()}
+    return Answer({"relations": told, "more": "schema(search=WORDS) or schema(name=NAME)"})
+
+
+def _found(known: Mapping[str, Relation], search: str) -> Answer:
+    """Return the relations that match most of the words of a search, best first."""
+    asked = _tokens(search)
+    words = [word for word in asked if len(word) > _LITTLE or not word.isalpha()] or [*asked]
+    if not words:
+        raise InputError("search: no words to look for")
+    matches = {name: _matches(one, words) for name, one in known.items()}
+    best = sorted((name for name in known if matches[name] > (0, 0)), key=lambda n: (matches[n], n))
+    best.reverse()
+    told = [
+        _short(known[name]) | {"columns": first(_columns(known[name], words), _COLUMNS)}
+        for name in best[:_FOUND]
+    ]
+    following = Next("schema", {"name": best[0]}) if best else Next("schema", {})
+    return Answer(
+        {"relations": first(lean(told), _FOUND, len(best))},
+        reason="" if best else f"no view or table matches '{plain(search, 60)}'",
+        rows="relations",
+        next=following,
+    )
+
+
+def _matches(one: Relation, words: Sequence[str]) -> tuple[int, int]:
+    """Return how many words occur in a relation, and how prominently."""
+    columns, meanings = zip(*one.columns, strict=True) if one.columns else ((), ())
+    weighted = {4: [one.name], 3: [one.doc], 2: columns, 1: meanings}
+    found = {weight: _tokens(" ".join(texts)) for weight, texts in weighted.items()}
+    weights = [
+        sum(weight for weight, tokens in found.items() if _is_in(word, tokens)) for word in words
+    ]
+    return sum(weight > 0 for weight in weights), sum(weights)
+
+
+def _columns(one: Relation, words: Sequence[str]) -> list[str]:
+    return [
+        column
+        for column, meaning in one.columns
+        if any(_is_in(word, _tokens(f"{column} {meaning}")) for word in words)
+    ]
+
+
+def _tokens(text: str) -> set[str]:
+    return {*re.findall(r"[a-z0-9]+", text.lower())}
+
+
+def _is_in(word: str, tokens: Collection[str]) -> bool:
+    """Return whether a word or one that it begins is among some, without a plural's ending."""
+    stem = word.removesuffix("s") if len(word) > _LITTLE else word
+    return any(token.startswith(stem) for token in tokens)
+
+
+def _short(one: Relation) -> dict[str, Any]:
+    return {"name": one.name, "kind": one.kind, "doc": plain(one.doc.split(". ")[0], _SHORT)}
+
+
 def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
-    """Return the first rows of a query, or the reason why its tables were not collected."""
-    reports = desk.select(target).reports if target else None
+    """Return the first rows of a query, or the reason why its tables were not collected.
+
+    It reads the latest run, else every report; the target `all` is the whole store.
+    """
+    whole = target == ALL
+    chosen = None if whole else desk.select(target)
+    reports = None if chosen is None else chosen.reports
     with desk.fresh(reports) as session:
         statement = readable_sql(session.con, sql)
         if statement.startswith("EXPLAIN ANALYZE"):
@@ -63,10 +148,11 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
         total = len(found)
         while total < _COUNTED and (more := len(result.fetchmany(10_000))):
             total += more
-    told = [dict(zip(columns, map(_cell, row), strict=True)) for row in found]
-    data = {"columns": columns, "rows": [list(row.values()) for row in told]}
+    told = [[_cell(one, column) for one, column in zip(row, columns, strict=True)] for row in found]
+    of = ALL if chosen is None else desk.name_of(chosen)
+    data = {"of": of, "columns": columns, "rows": first(told, len(told), total)}
     if found:
-        return Answer(data, rows="rows", total=total)
+        return Answer(data, rows="rows")
     gaps = _gaps(desk, reports, asked)
     return Answer(
         data,
@@ -75,8 +161,9 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
     )
 
 
-def _cell(found: Any) -> Any:
-    return value(found.as_posix() if isinstance(found, Path) else found)
+def _cell(found: Any, column: str) -> Any:
+    told = value(found.as_posix() if isinstance(found, Path) else found)
+    return Cut(told, told.total, f"rows[].{column}") if isinstance(told, Cut) else told
 
 
 def _gaps(desk: Desk, reports: list[str] | None, asked: list[str]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.analysis.session import Session
+from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.lines import idle_lines
@@ -45,14 +47,16 @@ def timeline(
             "GPU work",
             next=Next("next_capture", {"target": of, "question": "timeline"}),
         )
-    told = _budgets(found.rows)
-    data: dict[str, Any] = {"budgets": told[:_BUDGETS]}
+    several = len(chosen.reports) > 1
+    told = _budgets(found.rows, several)
+    total = max(len(told), found.ranges or 0)
+    data: dict[str, Any] = {"budgets": first(told[:_BUDGETS], _BUDGETS, total)}
     if not part:
-        data |= _causes(desk, chosen, window)
+        data |= _causes(desk, chosen, window, several)
     proofs = tuple(
         Evidence(
             "window_budget",
-            {"report_id": one["report_id"], "device": one["device"], "window": one["window"]},
+            {key: one[key] for key in ("report_id", "device", "window") if key in one},
             one["categories"][0]["category"],
             one["categories"][0]["time_ns"],
             "ns",
@@ -61,23 +65,21 @@ def timeline(
         for one in told[:4]
     )
     return Answer(
-        data,
+        lean(data),
         evidence=proofs,
         rows="budgets",
-        total=max(len(told), found.ranges or 0),
         next=Next("explain", {"target": of, "finding": 1}) if window == STEADY else None,
     )
 
 
-def _budgets(found: list[Row]) -> list[dict[str, Any]]:
+def _budgets(found: list[Row], several: bool) -> list[dict[str, Any]]:
     told: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in found:
         key = (row["report_id"], row["device"], row["window_index"])
         budget = told.setdefault(
             key,
             {
-                "report_id": row["report_id"],
-                "source": captured(row["source_name"]),
+                **_whose(row, several),
                 "device": row["device"],
                 "window": captured(row["window_name"]),
                 "start_ns": row["window_start_ns"],
@@ -90,6 +92,11 @@ def _budgets(found: list[Row]) -> list[dict[str, Any]]:
             part = {"category": row["category"], "time_ns": row["time_ns"], "share_pct": share}
             budget["categories"].append(part)
     return [budget for budget in told.values() if budget["categories"]]
+
+
+def _whose(row: Row, several: bool) -> dict[str, Any]:
+    """Return the report of a row, if there are several."""
+    return {"report_id": row["report_id"]} if several else {}
 
 
 #: Data next to budgets: the query of each, and the columns whose texts perfpipe wrote.
@@ -120,13 +127,20 @@ _BESIDE = {
 _MOST = 16
 
 
-def _causes(desk: Desk, chosen: Any, window: str) -> dict[str, Any]:
+def _causes(desk: Desk, chosen: Any, window: str, several: bool) -> dict[str, Any]:
     session = desk.session(chosen, window)
-    beside = {
-        name: [
-            {key: one if key in ours else value(one) for key, one in row.items()}
-            for row in rows(session, f"{sql} LIMIT {_MOST}")
-        ]
-        for name, (sql, ours) in _BESIDE.items()
-    }
-    return beside | idle_lines(session)
+    beside = {name: _beside(session, several, *of) for name, of in _BESIDE.items()}
+    return beside | idle_lines(session, several)
+
+
+def _beside(session: Session, several: bool, sql: str, ours: tuple[str, ...]) -> list[Any]:
+    found = rows(session, sql)
+    told = [
+        {
+            key: one if key in ours else value(one)
+            for key, one in row.items()
+            if several or key != "report_id"
+        }
+        for row in found[:_MOST]
+    ]
+    return first(told, _MOST, len(found))

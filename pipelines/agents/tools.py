@@ -63,24 +63,49 @@ class _Compare(_Arguments):
 
 
 class _Schema(_Arguments):
-    name: Annotated[str | None, Field(description="View or table; if omitted, list all.")] = None
+    name: Annotated[
+        str | None,
+        Field(description="View or table whose columns to return; if omitted, an index."),
+    ] = None
+    search: Annotated[
+        str | None, Field(description="Words to find in names, meanings and columns.")
+    ] = None
 
 
 class _Query(_Arguments):
     sql: Annotated[str, Field(description="One SELECT in DuckDB's dialect; read-only.")]
-    target: _Target = None
+    target: Annotated[
+        str | None,
+        Field(
+            description="Id or id prefix of a run or report, several with commas; all: the whole "
+            "store; default: the latest run, else every report."
+        ),
+    ] = None
     limit: Annotated[int, Field(description="Rows to return.", ge=1, le=500)] = 50
 
 
 class _NextCapture(_Arguments):
     question: Annotated[
-        Literal["kernels", "source", "timeline", "communication", "replicates"],
+        Literal[
+            "kernels",
+            "source",
+            "timeline",
+            "host",
+            "startup",
+            "loading",
+            "communication",
+            "try",
+            "replicates",
+        ]
+        | None,
         Field(
             description="kernels: what bounds them. source: the lines where they stall. timeline: "
-            "where the time goes. communication: which rank waits for which. replicates: "
-            "whether a change is real."
+            "where the time goes. host: the lines of the program while the GPU is idle. startup: "
+            "what takes the time before the first step. loading: what loads or builds kernels "
+            "again. communication: which rank waits for which. try: what the advice saves. "
+            "replicates: whether a change is real. If omitted: the question that is open."
         ),
-    ]
+    ] = None
     target: _Target = None
 
 
@@ -167,12 +192,13 @@ TOOLS: Mapping[str, Tool] = {
         lambda desk, given: comparing.compare(desk, given.base, given.candidate),
     ),
     "schema": Tool(
-        "Lists the views and tables for query, or the columns of one with meaning and unit.",
+        "Lists the views and tables for query, or those that match a search, or the columns of one "
+        "with meaning and unit.",
         _Schema,
-        lambda desk, given: queries.schema(_name(given.name)),
+        lambda desk, given: queries.schema(_name(given.name), given.search),
     ),
     "query": Tool(
-        "Returns the rows of one SQL SELECT on the views of schema, for some or all reports.",
+        "Returns the rows of one SQL SELECT on the views of schema, of the latest run or a target.",
         _Query,
         lambda desk, given: queries.query(desk, given.sql, _name(given.target), given.limit),
     ),

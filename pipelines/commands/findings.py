@@ -54,23 +54,21 @@ def findings_command(
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:
+    from perfpipe.pipelines.agents.wording import without_marks
+
     data = answer["data"]
-    lines = [_unmarked(data["verdict"]) if data["verdict"] else answer["reason"]]
+    lines = [data.get("verdict") or answer["reason"]]
     for found in data["findings"]:
         gain = found["gain"]
-        lines.append(f"{found['finding']}. {_unmarked(found['says'])}")
-        lines.append(f"   {_unmarked(found['because'])}")
-        if found["tried"]:
-            lines.append(f"   {_unmarked(found['tried'])}")
+        lines.append(f"{found['finding']}. {found['says']}")
+        lines.append(f"   {found['because']}")
+        if others := [str(one["finding"]) for one in found.get("on", [])[1:]]:
+            lines.append(f"   the same on other GPUs: findings {', '.join(others)}")
+        if "tried" in found:
+            lines.append(f"   {found['tried']}")
         if gain["at_most_pct"] is not None:
             bound = f"up to {gain['at_most_pct']:.1f} % of {gain['of']}"
             lines.append(f"   {bound}, if {gain['assumes']}")
-    if data["nothing_found"]:
-        lines.append(f"No findings: {data['nothing_found']}")
-    return lines
-
-
-def _unmarked(text: str) -> str:
-    from perfpipe.pipelines.agents.wording import unmarked
-
-    return unmarked(text)
+    if nothing := data.get("nothing_found"):
+        lines.append(f"No findings: {nothing}")
+    return [*map(without_marks, lines)]
