@@ -76,6 +76,8 @@ class Session:
         self._made: set[str] = set()
         self._read: set[str] = set()  # what queries have named
         self._tables: set[str] = set()  # views that were computed once
+        #: Names that `use` has made, and those that it makes in all; other threads may read it.
+        self.progress = (0, 0)
         stored = StoreTables.names() if store_tables else frozenset[str]()
         made = REFERENCE_TABLES.keys() | self._macros.keys() | views().keys() | aliases().keys()
         self._known = stored | made
@@ -176,12 +178,16 @@ class Session:
         again = self._drop_read_again(names)
         wanted = self.closure({*names, *again})
         tables = self._worth_keeping(wanted) | again
+        done: list[str] = []
+        self.progress = (0, len(wanted))
 
         def step(name: str, con: DuckDBPyConnection) -> None:
             with named(f"FROM {name}"):
                 if self._make(con, name, "TABLE" if name in tables else "VIEW") == "TABLE":
                     self._tables.add(name)
             self._made.add(name)
+            done.append(name)
+            self.progress = (len(done), len(wanted))
 
         self._run(wanted, step)
 

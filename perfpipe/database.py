@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.cores import CORES_VARIABLE, cores
@@ -52,7 +53,7 @@ def open_database() -> DuckDBPyConnection:
     except duckdb.Error as error:
         raise InputError(f"{MEMORY_VARIABLE}={limit}: {first_lines(error)}") from error
     use_cores(con)
-    return _watch(con)
+    return _watched_and_quiet(con)
 
 
 def use_cores(con: DuckDBPyConnection) -> None:
@@ -63,13 +64,19 @@ def use_cores(con: DuckDBPyConnection) -> None:
 
 def another(con: DuckDBPyConnection) -> DuckDBPyConnection:
     """Return another connection to the same database."""
-    return _watch(con.cursor())
+    return _watched_and_quiet(con.cursor())
 
 
-def _watch(con: DuckDBPyConnection) -> DuckDBPyConnection:
-    if _watched is not None:
-        _watched.append(con)
+def watch(con: DuckDBPyConnection) -> None:
+    """Let the blocks of `watching` around this call interrupt a connection's queries."""
+    for watched in _watched.get():
+        watched.append(con)
+
+
+def _watched_and_quiet(con: DuckDBPyConnection) -> DuckDBPyConnection:
     import duckdb
+
+    watch(con)
 
     # DuckDB's progress bar would mix with the progress bar of perfpipe.  In Jupyter without
     # ipywidgets there is none, and DuckDB refuses to set it.
@@ -78,28 +85,30 @@ def _watch(con: DuckDBPyConnection) -> DuckDBPyConnection:
     return con
 
 
-#: Connections opened since `watching` began; None if nothing is watched.
-_watched: list[DuckDBPyConnection] | None = None
+#: The connections of each block of `watching` around this one; other threads have their own.
+_watched: ContextVar[tuple[list[DuckDBPyConnection], ...]] = ContextVar("watched", default=())
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[Callable[[], None]]:
-    """Yield a function that interrupts the queries of all connections opened in the block."""
+    """Yield a function that interrupts the queries of all connections opened in the block.
+
+    Connections of another thread belong to the block if it runs in a copy of this context.
+    """
     import duckdb
 
-    global _watched
-    before, own = _watched, list[Any]()
+    own: list[DuckDBPyConnection] = []
 
     def interrupt() -> None:
         for con in [*own]:
             with contextlib.suppress(duckdb.Error):
                 con.interrupt()
 
-    _watched = own
+    outer = _watched.set((*_watched.get(), own))
     try:
         yield interrupt
     finally:
-        _watched = before
+        _watched.reset(outer)
 
 
 def execute_known(con: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:

@@ -26,4 +26,4 @@ class SetAside:
 
     def ids(self) -> frozenset[str]:
         """Return the reports that are set aside."""
-        return frozenset(report_id for report_id in self._found if self.fault(report_id))
+        return frozenset(report_id for report_id in [*self._found] if self.fault(report_id))

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TypeVar
 
 from perfpipe.database import watching
@@ -77,7 +78,7 @@ def within(work: Callable[[], T]) -> T:
             done.set()
 
     with watching() as interrupt:
-        thread = threading.Thread(target=attempt, daemon=True)
+        thread = threading.Thread(target=copy_context().run, args=(attempt,), daemon=True)
         thread.start()
         try:
             late = not _ended(done, limit)
