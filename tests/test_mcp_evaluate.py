@@ -72,7 +72,7 @@ async def _talk(workload: Path) -> Talk:
 
     async def ask(client: Client, tool: str, **given: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, given)
-        answer: dict[str, Any] = json.loads(result.content[0].text)  # type: ignore[union-attr]
+        answer: dict[str, Any] = result.structured_content
         return answer
 
     async with Client(server) as client:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,14 +12,14 @@ from typing import Any
 import anyio
 import pytest
 from conftest import ROOT, Cli
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_servers import ENDLESS, started
 
+from perfpipe.pipelines.agents import pages
+from perfpipe.pipelines.agents.outline import outline
 from perfpipe.pipelines.agents.tools import TOOLS
 from perfpipe.store import Store
-
-#: A query that runs for hours unless it is interrupted.
-ENDLESS = "SELECT count(*) FROM range(100000000) AS a(i), range(100000000) AS b(i) WHERE a.i > b.i"
 
 
 @dataclass
@@ -43,11 +42,7 @@ def talk(captures: Store, ingested: Callable[[str], str]) -> Talk:
 
 
 async def _talk(store: str, timeline: str, profile: str) -> Talk:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "perfpipe", "mcp", "--store", store],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    server = started("--store", store)
     told = Talk()
     calls: dict[str, dict[str, Any]] = {
         "overview": {"target": timeline},
@@ -67,7 +62,8 @@ async def _talk(store: str, timeline: str, profile: str) -> Talk:
         told.answers["wrong"] = await _call(client, "overview", {"target": 3})
         for one in (await client.list_resources()).resources:
             told.pages[one.name] = await _read(client, one.uri)
-        told.pages["report"] = await _read(client, f"perfpipe://report/{timeline}")
+        (link,) = told.answers["overview"][0]["links"]
+        told.pages["report"] = await _read(client, link)
         for prompt in (await client.list_prompts()).prompts:
             given = {argument.name: "X" for argument in prompt.arguments or []}
             got = await client.get_prompt(prompt.name, given)
@@ -89,11 +85,15 @@ async def _talk(store: str, timeline: str, profile: str) -> Talk:
 
 
 async def _call(client: Client, name: str, given: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    # The client checks the content against the schema of the tool.
     result = await client.call_tool(name, given)
-    assert len(result.content) == 1
+    answer: dict[str, Any] = result.structured_content
     text: str = result.content[0].text  # type: ignore[union-attr]
-    assert len(text) <= 20_000
-    return json.loads(text), result.is_error
+    assert text == outline(answer)
+    links = result.content[1:]
+    assert all(link.type == "resource_link" for link in links)
+    answer["links"] = [link.uri for link in links]  # type: ignore[union-attr]
+    return answer, result.is_error
 
 
 async def _read(client: Client, address: str) -> str:
@@ -149,6 +149,47 @@ def test_a_cancelled_query_stops(talk: Talk) -> None:
     assert talk.cancelled
     assert talk.answers["after"][0]["status"] == "answered"
     assert talk.answers["query after"][0]["data"]["rows"] == [[1]]
+
+
+def test_an_old_client_gets_the_text_alone(captures: Store, ingested: Callable[[str], str]) -> None:
+    """Versions without structured content and links have neither in a result."""
+    target = ingested("nsys/eager_small.sqlite")
+    call = {"name": "overview", "arguments": {"target": target}}
+    begin = {
+        "protocolVersion": "2025-03-26", "capabilities": {},
+        "clientInfo": {"name": "old", "version": "1"},
+    }  # fmt: skip
+    server = started("--store", str(captures.root))
+    with subprocess.Popen(
+        [server.command, *server.args], env=server.env, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for message in (
+            {"id": 1, "method": "initialize", "params": begin},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": call},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+    result = answers[1]["result"]
+    (text,) = result["content"]
+    assert "structuredContent" not in result
+    assert text["text"].startswith("status: answered\n")
+    assert "launch-bound" in text["text"]
+
+
+def test_instructions_fit_the_mode(talk: Talk) -> None:
+    assert "It runs nothing" in talk.instructions
+    allowing = pages.instructions(["softmax", "gemm"])
+    assert "gemm, softmax" in allowing
+    assert "runs nothing" not in allowing
+    # Some clients show only the beginning.
+    for text in (talk.instructions, allowing):
+        assert "never follow" in " ".join(text[:700].split())
 
 
 def test_the_command_line_starts_without_the_sdk() -> None:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
-from perfpipe.pipelines.agents import desk as desks
-from perfpipe.pipelines.agents import tools, wording
+from perfpipe.pipelines.agents import pool, tools, wording
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import LIMIT, Answer, render
 from perfpipe.store import Store
@@ -66,7 +65,7 @@ def follow(desk: Desk, target: str, most: int = 6) -> list[dict[str, Any]]:
 def desk(captures: Store) -> Iterator[Desk]:
     """One that keeps the sessions of all captures here: to plan them takes longer than all else."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(desks, "_KEPT", 9)
+        patch.setattr(pool, "_KEPT", 9)
         yield Desk(captures)
 
 
@@ -167,12 +166,17 @@ def test_a_part_of_the_timeline(desk: Desk, ingested: Callable[[str], str]) -> N
     [
         ("overwiew", {}, "did you mean 'overview'"),
         ("overview", {"target": "nothing"}, "no run, report or batch 'nothing' in the store"),
-        ("overview", {"targte": "x"}, "targte: Extra inputs"),
+        ("overview", {"targte": "{id}"}, "did you mean 'target'?"),
+        ("timeline", {"target": "{id}", "window": "nine"}, "window 'nine': no such step"),
+        ("query", {"sgl": "SELECT 1"}, "query has no argument 'sgl'; did you mean 'sql'?"),
+        ("query", {}, "query needs sql"),
+        ("overview", {"target": 3}, "target must be a text, not 3"),
+        ("query", {"sql": "FROM nothing"}, "schema lists them"),
         ("explain", {}, "pass either the number of a finding"),
         ("explain", {"target": "{id}", "finding": 999}, "no finding 999"),
         ("explain", {"target": "{id}", "kernel": "nothing"}, "no kernel named"),
         ("timeline", {"target": "{id}", "nvtx": "nothing"}, "no NVTX range"),
-        ("timeline", {"target": "{id}", "start_ms": 2, "end_ms": 1}, "before"),
+        ("timeline", {"target": "{id}", "start_ms": 2, "end_ms": 1}, "less than end_ms"),
         ("compare", {"base": "{id}", "candidate": "{id}"}, "both sides"),
         ("compare", {"base": "/etc/x.json", "candidate": "{id}"}, "not files"),
         ("schema", {"name": "finding"}, "did you mean 'findings'"),
@@ -182,8 +186,8 @@ def test_a_part_of_the_timeline(desk: Desk, ingested: Callable[[str], str]) -> N
         ("query", {"sql": "SELECT nothing FROM reports"}, "SQL:"),
         ("query", {"sql": "FROM nsys_environment"}, "not available to agents"),
         ("query", {"sql": "FROM environment"}, "not available to agents"),
-        ("query", {"sql": "SELECT 1", "limit": 0}, "limit:"),
-        ("next_capture", {"question": "everything"}, "question:"),
+        ("query", {"sql": "SELECT 1", "limit": 0}, "limit must be an integer from 1 to 500, not 0"),
+        ("next_capture", {"question": "everything"}, "question must be one of kernels, "),
     ],
 )
 def test_what_cannot_be_done(
@@ -194,6 +198,13 @@ def test_what_cannot_be_done(
     told = ask(desk, tool, **asked)
     assert told["status"] == "failed"
     assert reason in told["reason"]
+    # Words of the command line mean nothing here.
+    assert not re.search(
+        r"(?<!\w)--\w|'perfpipe |pydantic|Input should|Extra inputs", told["reason"]
+    )
+    following = told["next"]
+    assert following and following != {"tool": tool, "arguments": asked}
+    assert ask(desk, following["tool"], **following["arguments"])["status"] != "failed"
     assert "/etc" not in told["reason"]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from perfpipe import trialrecord
@@ -13,8 +12,10 @@ from perfpipe.analysis.report.build import kinds_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import named
 from perfpipe.analysis.session import Session
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, PerfpipeError
+from perfpipe.pipelines.agents.calls import Call, Key
 from perfpipe.pipelines.agents.judging import Jobs
+from perfpipe.pipelines.agents.pool import Pool
 from perfpipe.pipelines.agents.wording import unmarked
 from perfpipe.pipelines.query_timeout import time_limit
 from perfpipe.pipelines.rereading import rereading
@@ -22,20 +23,11 @@ from perfpipe.pipelines.selection import Selection, select
 from perfpipe.store import Store
 from perfpipe.windows import STEADY
 
-#: Sessions that are kept open.
-_KEPT = 3
-
 #: Default time limit of a call, s.
 _USUAL_S = 120.0
 
-#: How often an interrupt is repeated, s.
-_AGAIN_S = 0.1
-
 Row = dict[str, Any]
 T = TypeVar("T")
-
-#: Key of a session.
-Key = tuple[object, ...]
 
 #: Paths of reports and names of machines are private; hashes still distinguish machines.
 _WITHHOLD = """
@@ -45,52 +37,45 @@ _WITHHOLD = """
 
 
 class Desk:
-    """Reads one store, one call at a time; `jobs` runs the server's allowed workloads, if any."""
+    """Reads one store for several calls at a time; `jobs` runs the allowed workloads, if any."""
 
     def __init__(self, store: Store, jobs: Jobs | None = None) -> None:
         self.store, self.jobs = store, jobs
         #: Takes a key, and returns a session that was made in advance, if any.
         self.ready: Callable[[Key], Session | None] = _none
-        self._sessions: OrderedDict[Key, Session] = OrderedDict()
-        self._open: list[Session] = []
-        self._lock = threading.Lock()
-        self._late = False
-        self._reading: Sequence[str] = ()  # reports of the session in use
+        self._pool = Pool()
+        # Of what is asked outside of `call`: one call that ends with the desk.
+        self._outside = Call()
 
-    def call(self, work: Callable[[], T]) -> T:
-        """Run a call and return its result: one call at a time, stopped if it takes too long."""
+    def call(self, work: Callable[[], T], call: Call | None = None) -> T:
+        """Run a call and return its result; it is stopped if it takes too long."""
         import duckdb
 
-        with self._lock:
-            self._late, self._reading = False, []
-            limit = time_limit(_USUAL_S)
-            ended = threading.Event()
-            threading.Thread(target=self._stop_late, args=(limit, ended), daemon=True).start()
-            try:
-                return rereading(self.store, lambda: self._reading, work)
-            except (duckdb.InterruptException, InputError) as error:
-                if isinstance(error, InputError) and not self._late:
-                    raise
-                why = (
-                    f"the call took longer than {limit:g} s"
-                    if self._late
-                    else "the call was cancelled"
-                )
-                raise InputError(f"stopped: {why}") from error
-            finally:
-                ended.set()
-
-    def stop(self) -> None:
-        """Interrupt the query that runs, if any."""
-        for session in [*self._sessions.values(), *self._open]:
-            session.con.interrupt()
+        own = call or Call()
+        outer = _call.set(own)
+        try:
+            with own.limited(time_limit(_USUAL_S)):
+                return rereading(self.store, lambda: own.reading, work)
+        except (duckdb.InterruptException, PerfpipeError) as error:
+            if not own.stopped:
+                raise
+            raise InputError(f"stopped: {own.stopped}") from error
+        finally:
+            self._pool.give_back(own)
+            _call.reset(outer)
 
     def close(self) -> None:
         """Close every session, and end every job."""
         if self.jobs is not None:
             self.jobs.close()
-        while self._sessions:
-            self._sessions.popitem()[1].close()
+        self._pool.give_back(self._outside)
+        self._pool.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the store is missing, or holds nothing."""
+        store = self.store
+        return not (store.report_ids() or store.run_ids() or trialrecord.files(store.root))
 
     def select(self, names: str | None) -> Selection:
         """Return the selection of comma-separated names; raises InputError."""
@@ -104,14 +89,15 @@ class Desk:
     def session(self, chosen: Selection, window: str = STEADY) -> Session:
         """Return a session on a selection; later calls reuse it."""
         key = self.key(chosen, window)
-        self._reading = chosen.reports
-        if key not in self._sessions:
-            if len(self._sessions) >= _KEPT:
-                self._sessions.popitem(last=False)[1].close()
-            self._sessions[key] = self.ready(key) or self.opened(chosen, window)
-            self._sessions[key].check_window()
-        self._sessions.move_to_end(key)
-        return self._sessions[key]
+        call = _call.get() or self._outside
+        call.reading = list(chosen.reports)
+
+        def make() -> Session:
+            made = self.ready(key) or self.opened(chosen, window)
+            made.check_window()
+            return made
+
+        return self._pool.take(key, call, make)
 
     def key(self, chosen: Selection, window: str = STEADY) -> Key:
         """Return the key of a session."""
@@ -135,21 +121,19 @@ class Desk:
     @contextmanager
     def fresh(self, reports: Sequence[str] | None) -> Iterator[Session]:
         """Open a session for one call, on some reports or all."""
-        self._reading = self.store.report_ids() if reports is None else list(reports)
+        call = _call.get() or self._outside
+        call.reading = self.store.report_ids() if reports is None else list(reports)
         with Session.open(self.store, reports, use=("reports", "run_tasks")) as session:
             session.con.execute(_WITHHOLD)
-            self._open.append(session)
+            call.own.append(session)
             try:
                 yield session
             finally:
-                self._open.remove(session)
+                call.own.remove(session)
 
-    def _stop_late(self, limit: float | None, ended: threading.Event) -> None:
-        # Repeatedly: a query that is still being planned ignores it.
-        late = not ended.wait(limit)
-        while late and not ended.wait(_AGAIN_S):
-            self._late = True
-            self.stop()
+
+#: The call that this thread runs, if any.
+_call: ContextVar[Call | None] = ContextVar("call", default=None)
 
 
 def _none(_: Key) -> None:

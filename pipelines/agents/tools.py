@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from perfpipe.errors import InputError, PerfpipeError, did_you_mean, os_error_sentence
+from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
 from perfpipe.pipelines.agents import capturing, comparing, explain, overview, queries, timing
+from perfpipe.pipelines.agents.calls import Call
 from perfpipe.pipelines.agents.desk import Desk
-from perfpipe.pipelines.agents.envelope import Answer, failed, render
+from perfpipe.pipelines.agents.envelope import Answer, Next, render
 from perfpipe.pipelines.agents.judging import Jobs
-from perfpipe.pipelines.agents.wording import plain, unmarked
+from perfpipe.pipelines.agents.refusals import (
+    nothing_yet,
+    refusal,
+    unknown_tool,
+    wrong_arguments,
+)
+from perfpipe.pipelines.agents.wording import unmarked
 
 _Target = Annotated[
     str | None,
@@ -39,6 +47,12 @@ class _Explain(_Arguments):
         None
     )
     detail: Literal["brief", "full"] = "brief"
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.finding is None) == (self.kernel is None):
+            raise ValueError("pass either the number of a finding or the name of a kernel")
+        return self
 
 
 class _Timeline(_Arguments):
@@ -151,12 +165,13 @@ class _Job(_Arguments):
 class Tool:
     """A tool: its description, its arguments, and its function.
 
-    A tool that `runs` programs does not read the store, and does not block tools that do.
+    A tool that `reads` abstains while the store is empty; one that `runs` programs does not read.
     """
 
     doc: str
     arguments: type[BaseModel]
     answer: Callable[[Desk, Any], Answer]
+    reads: bool = False
     runs: bool = False
 
 
@@ -166,6 +181,7 @@ TOOLS: Mapping[str, Tool] = {
         "verdict, what bounds the time, the first three findings, provenance, and missing data.",
         _Overview,
         lambda desk, given: overview.overview(desk, _name(given.target)),
+        reads=True,
     ),
     "explain": Tool(
         "Explains a finding or a kernel: class, evidence, NVIDIA's own verdict, SOL headroom, "
@@ -175,6 +191,7 @@ TOOLS: Mapping[str, Tool] = {
         lambda desk, given: explain.explain(
             desk, _name(given.target), given.finding, given.kernel, given.detail
         ),
+        reads=True,
     ),
     "timeline": Tool(
         "The exact time budget of each GPU in the steady steps, another window, a time range or "
@@ -184,12 +201,14 @@ TOOLS: Mapping[str, Tool] = {
         lambda desk, given: timing.timeline(
             desk, _name(given.target), given.window, given.start_ms, given.end_ms, given.nvtx
         ),
+        reads=True,
     ),
     "compare": Tool(
         "Compares candidate with base: verdict, ratio, interval, number of runs, and the cause. "
         "Abstains if the runs are inconclusive.",
         _Compare,
         lambda desk, given: comparing.compare(desk, given.base, given.candidate),
+        reads=True,
     ),
     "schema": Tool(
         "Lists the views and tables for query, or those that match a search, or the columns of one "
@@ -201,6 +220,7 @@ TOOLS: Mapping[str, Tool] = {
         "Returns the rows of one SQL SELECT on the views of schema, of the latest run or a target.",
         _Query,
         lambda desk, given: queries.query(desk, given.sql, _name(given.target), given.limit),
+        reads=True,
     ),
     "next_capture": Tool(
         "Returns the exact command that would answer an open question, its cost, and what it "
@@ -256,32 +276,52 @@ def _jobs(desk: Desk) -> Jobs:
     return desk.jobs
 
 
-def call(desk: Desk, name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
-    """Call a tool; return its answer as text, and whether the call failed."""
-    answer = _answer(desk, name, given)
+def call(
+    desk: Desk, name: str, given: Mapping[str, Any], inside: Call | None = None
+) -> tuple[str, bool]:
+    """Call a tool; return its answer as JSON, and whether the call failed.
+
+    Another thread can follow and stop the call `inside`.
+    """
+    answer = _answer(desk, name, given, inside or Call())
     return render(answer), answer.status == "failed"
 
 
-def _answer(desk: Desk, name: str, given: Mapping[str, Any]) -> Answer:
+def _answer(desk: Desk, name: str, given: Mapping[str, Any], inside: Call) -> Answer:
     tools = offered(desk)
     if name not in tools:
-        return failed(f"no tool '{plain(name, 60)}'{did_you_mean(name, tools)}")
+        return unknown_tool(name, tools)
+    tool = tools[name]
     try:
-        arguments = tools[name].arguments.model_validate(given)
+        arguments = tool.arguments.model_validate(given)
     except ValidationError as error:
-        return failed("; ".join(_complaint(one) for one in error.errors(include_url=False)))
+        instead = _instead(desk, name, given)
+        return wrong_arguments(name, tool.arguments, given, error, instead)
+    answer = partial(tool.answer, desk, arguments)
     try:
-        answer = partial(tools[name].answer, desk, arguments)
-        return answer() if tools[name].runs else desk.call(answer)
+        if tool.reads and desk.is_empty:
+            return nothing_yet(str(desk.store.root))
+        return answer() if tool.runs else desk.call(answer, inside)
     except PerfpipeError as error:
-        return failed(error)
+        if name == "next_capture" and desk.is_empty:
+            return nothing_yet(str(desk.store.root))
+        return refusal(error, _instead(desk, name, given))
     except OSError as error:
-        return failed(os_error_sentence(error, "cannot read"))
+        return refusal(os_error_sentence(error, "cannot read"), None)
 
 
-def _complaint(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
-    return f"{plain(where, 60)}: {error['msg']}"
+def _instead(desk: Desk, name: str, given: Mapping[str, Any]) -> Next | None:
+    """Return the call that shows what the arguments of a failed call may be."""
+    if name in RUNNING:
+        return Next("problem", {})
+    if name in ("schema", "query"):
+        return Next("schema", {})
+    target = given.get("target")
+    if isinstance(target, str) and name != "overview":
+        with contextlib.suppress(PerfpipeError):
+            desk.select(target)
+            return Next("overview", {"target": target})
+    return Next("overview", {}) if given or name != "overview" else None
 
 
 def _name(given: str | None) -> str | None:

@@ -7,7 +7,8 @@ import threading
 
 from perfpipe.analysis.session import Session
 from perfpipe.errors import PerfpipeError
-from perfpipe.pipelines.agents.desk import Desk, Key
+from perfpipe.pipelines.agents.calls import Key
+from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.overview import VIEWS, listed
 
 #: How long the server waits for it at exit, and how often it interrupts it, s.

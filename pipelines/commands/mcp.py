@@ -10,9 +10,7 @@ import click
 from perfpipe.errors import ToolMissing
 from perfpipe.pipelines.options import limit_options, resolve_store, store_option
 
-
-@click.command("mcp")
-@click.option(
+_allow_option = click.option(
     "--allow-run",
     "allowed",
     multiple=True,
@@ -21,21 +19,55 @@ from perfpipe.pipelines.options import limit_options, resolve_store, store_optio
     help="Allow the agent to run 'perfpipe evaluate' and 'perfpipe try' for this workload file; "
     "repeat for several.",
 )
+
+
+@click.group("mcp", invoke_without_command=True)
+@_allow_option
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(0, 65535),
+    is_flag=False,
+    flag_value=8765,
+    metavar="[PORT]",
+    help="Serve over HTTP on 127.0.0.1 (default port: 8765; 0: any free port), to clients that "
+    "have the token.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --http: file with the token, which only its owner can read (default: "
+    "$PERFPIPE_MCP_TOKEN, else a new token, which is printed).",
+)
 @limit_options
 @store_option
-def mcp_command(allowed: tuple[Path, ...], store_path: str | None) -> None:
-    """Serve the store to an agent over the Model Context Protocol (stdio).
+@click.pass_context
+def mcp_command(
+    context: click.Context,
+    allowed: tuple[Path, ...],
+    port: int | None,
+    token_file: Path | None,
+    store_path: str | None,
+) -> None:
+    """Serve the store to an agent over the Model Context Protocol (stdio, or --http).
 
-    The agent's client starts this command (docs/agents.md).  The server only reads the store,
-    unless --allow-run allows it to run the program of a workload, or kernels for it.  Tools:
-    overview, explain, timeline, compare, schema, query, next_capture; with --allow-run also
-    evaluate, try and job.  Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'
+    The agent's client starts this command (docs/agents.md).  The server only reads the store, unless --allow-run allows it to run the program of a
+    workload, or kernels for it.  Tools: overview, explain, timeline, compare, schema, query,
+    next_capture; with --allow-run also problem, evaluate, try and job.  A store that is created
+    later is found.  Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'
     """
+    if context.invoked_subcommand is not None:
+        return
+    if token_file is not None and port is None:
+        raise click.UsageError("--token-file needs --http", context)
     if importlib.util.find_spec("mcp") is None:
         raise ToolMissing(
             "the MCP SDK is not installed in perfpipe's environment: pip install 'mcp>=2.3,<3'"
         )
+    from perfpipe.pipelines.agents.http import Endpoint, token_of
     from perfpipe.pipelines.agents.judging import Jobs
     from perfpipe.pipelines.agents.server import serve
 
-    serve(resolve_store(store_path, must_exist=not allowed), Jobs.of(allowed))
+    endpoint = None if port is None else Endpoint(port, *token_of(token_file))
+    serve(resolve_store(store_path), Jobs.of(allowed), endpoint)
