@@ -52,7 +52,8 @@ def mcp_command(
 ) -> None:
     """Serve the store to an agent over the Model Context Protocol (stdio, or --http).
 
-    The agent's client starts this command (docs/agents.md).  The server only reads the store, unless --allow-run allows it to run the program of a
+    The agent's client starts this command (docs/agents.md); 'perfpipe mcp setup' configures
+    clients.  The server only reads the store, unless --allow-run allows it to run the program of a
     workload, or kernels for it.  Tools: overview, explain, timeline, compare, schema, query,
     next_capture; with --allow-run also problem, evaluate, try and job.  A store that is created
     later is found.  Needs the MCP SDK in perfpipe's environment: pip install 'mcp>=2.3,<3'
@@ -71,3 +72,39 @@ def mcp_command(
 
     endpoint = None if port is None else Endpoint(port, *token_of(token_file))
     serve(resolve_store(store_path), Jobs.of(allowed), endpoint)
+
+
+@mcp_command.command("setup")
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...")
+@_allow_option
+@click.option("--user", "for_user", is_flag=True,
+              help="Change the file of the user instead of that of this directory.")  # fmt: skip
+@click.option("--print", "only_print", is_flag=True, help="Print the entries; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before writing.")
+@store_option
+def setup_command(
+    clients: tuple[str, ...],
+    allowed: tuple[Path, ...],
+    for_user: bool,
+    only_print: bool,
+    yes: bool,
+    store_path: str | None,
+) -> None:
+    """Configure clients to start this server.
+
+    CLIENT: claude-code, claude-desktop, codex, cursor, gemini, vscode or zed; without CLIENT, all
+    that are found on this machine.  Shows each change and asks before writing.  Other entries stay
+    as they are.  A file with comments is changed only if it is TOML; otherwise the lines to add are
+    printed, and the exit code is 2.
+    """
+    from perfpipe.pipelines.agents import setup
+    from perfpipe.pipelines.agents.judging import Jobs
+
+    Jobs.of(allowed)  # an invalid workload file would end the server
+    entry = setup.entry(resolve_store(store_path).root, allowed)
+    chosen = setup.chosen(clients)
+    if only_print:
+        for client in chosen:
+            click.echo(f"{client.title}, {client.path(for_user)}:\n{client.lines(entry)}")
+        return
+    setup.write(chosen, entry, for_user, yes)
