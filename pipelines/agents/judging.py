@@ -26,6 +26,9 @@ _FILES, _CHARACTERS = 50, 400_000
 #: Time limit of a job, s; most jobs that wait, and that are remembered.
 _LIMIT_S, _WAITING, _REMEMBERED = 1800.0, 8, 50
 
+#: Time limit for reading a problem, s.
+_DESCRIBING_S = 120.0
+
 #: Result of a job, as the command prints it in JSON.
 Result = dict[str, Any]
 
@@ -39,13 +42,16 @@ class Job:
 
     `words` returns the words after perfpipe, and may write into an empty directory first.
     `read` returns the result in the JSON that the command prints, and `tell` answers with it.
+    `files` are those of a candidate; a job that judges none has no files.
     """
 
     name: str
+    workload: str
     words: Callable[[Path], list[str]]
     read: Callable[[Any], Result]
     tell: Callable[[Result, str, str], Answer]
     limit_s: float = _LIMIT_S
+    files: Mapping[str, str] = field(default_factory=dict)
     state: str = QUEUED
     result: Result | None = None
     reason: str = ""
@@ -59,6 +65,7 @@ class Jobs:
     def __init__(self, workloads: Mapping[str, Path]) -> None:
         self.workloads = workloads
         self._jobs: dict[str, Job] = {}
+        self._described: dict[tuple[Path, int], Result] = {}
         self._one = threading.Lock()
         self._changing = threading.Lock()
         self._closed = False
@@ -85,7 +92,7 @@ class Jobs:
 
         A correct one is profiled into the store `profiles`, if that is given.
         """
-        path = self._path(workload)
+        path = self.path(workload)
         read = load_workload(path)
         if read.evaluate is None:
             raise InputError(
@@ -104,24 +111,40 @@ class Jobs:
                 at.write_text(text, encoding="utf-8")
             return ["evaluate", str(path), "--json", "--candidate", str(into), *words]
 
-        return self._begin(command, _only_result, _judged)
+        job = Job("", workload, command, _only_result, _judged, files=dict(files))
+        return self._begin(job)
 
     def try_levers(
         self, workload: str, store: Path, budget_s: int, levers: Sequence[str]
     ) -> Answer:
         """Begin to try the advice on a workload, and return the job; the trial is stored."""
-        words = trying.command(self._path(workload), store, budget_s, levers)
+        words = trying.command(self.path(workload), store, budget_s, levers)
         limit_s = _LIMIT_S + budget_s
-        return self._begin(lambda _: words, trying.result, trying.told, limit_s)
+        return self._begin(Job("", workload, lambda _: words, trying.result, trying.told, limit_s))
 
-    def _begin(
-        self,
-        words: Callable[[Path], list[str]],
-        read: Callable[[Any], Result],
-        tell: Callable[[Result, str, str], Answer],
-        limit_s: float = _LIMIT_S,
-    ) -> Answer:
-        name = f"job-{uuid.uuid4().hex[:8]}"
+    def described(self, workload: str) -> Result | None:
+        """Return the problem of a workload as data; None if it has none.
+
+        It is read in a process of its own, since reading it runs the module of the reference.
+        """
+        path = self.path(workload)
+        if load_workload(path).evaluate is None:
+            return None
+        key = path, path.stat().st_mtime_ns
+        if key not in self._described:
+            words = ["evaluate", str(path), "--describe", "--json"]
+            done = run([sys.executable, "-m", "perfpipe", *words], timeout=_DESCRIBING_S)
+            if done.timed_out or done.returncode != 0:
+                raise InputError(f"cannot read the problem of {workload}: {done.complaint()}")
+            self._described[key] = json.loads(done.stdout)["problem"]
+        return self._described[key]
+
+    def judged(self, workload: str) -> list[Job]:
+        """Return the jobs that judge candidates of a workload, oldest first."""
+        return [job for job in [*self._jobs.values()] if job.workload == workload and job.files]
+
+    def _begin(self, job: Job) -> Answer:
+        job.name = f"job-{uuid.uuid4().hex[:8]}"
         with self._changing:
             waiting = sum(one.state in (QUEUED, RUNNING) for one in self._jobs.values())
             if waiting >= _WAITING:
@@ -130,7 +153,7 @@ class Jobs:
                 )
             for old in [key for key, one in self._jobs.items() if one.over.is_set()][:-_REMEMBERED]:
                 del self._jobs[old]
-            job = self._jobs[name] = Job(name, words, read, tell, limit_s)
+            self._jobs[job.name] = job
         threading.Thread(target=self._work, args=(job,), daemon=True).start()
         return _told(job)
 
@@ -152,7 +175,8 @@ class Jobs:
         for job in [*self._jobs.values()]:
             job.over.wait(60)
 
-    def _path(self, workload: str) -> Path:
+    def path(self, workload: str) -> Path:
+        """Return the file of an allowed workload; raises InputError for another one."""
         if workload not in self.workloads:
             known = ", ".join(sorted(self.workloads))
             raise InputError(f"workload {plain(workload, 60)} is not allowed here, only {known}")

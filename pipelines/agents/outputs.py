@@ -97,9 +97,9 @@ DATA: Mapping[str, Fields] = {
     "problem": {
         "workloads": ("array", "workloads that may be run, and what for"),
         "problem": ("object", "entry point, inputs, outputs, cases, tolerances, limits, baselines"),
-        "best": ("object", "the candidate with the largest proven speedup, of this server's jobs"),
-        "judged": ("array", "this server's jobs on the workload: status, reason, speedups"),
-        "history": ("array", "candidates of the store's searches"),
+        "best": ("object", "the best candidate so far, with its files; proven by fresh launches?"),
+        "judged": ("array", "this server's jobs on it, the newest first: status and speedups"),
+        "searches": ("array", "searches of the store, the newest first: what they found"),
     },
     "evaluate": {"job": ("string", "id, for job"), "state": ("string", "state of the job")},
     "try": {"job": ("string", "id, for job"), "state": ("string", "state of the job")},

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perfpipe.errors import InputError, PerfpipeError, os_error_sentence
-from perfpipe.pipelines.agents import capturing, comparing, explain, overview, queries, timing
+from perfpipe.pipelines.agents import (
+    capturing,
+    comparing,
+    explain,
+    overview,
+    problems,
+    queries,
+    timing,
+)
 from perfpipe.pipelines.agents.calls import Call
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, Next, render
@@ -121,6 +129,10 @@ class _NextCapture(_Arguments):
         ),
     ] = None
     target: _Target = None
+
+
+class _Problem(_Arguments):
+    workload: Annotated[str | None, Field(description="Name of an allowed workload.")] = None
 
 
 class _Evaluate(_Arguments):
@@ -233,6 +245,14 @@ TOOLS: Mapping[str, Tool] = {
 
 #: Tools of a server that may run workloads.
 RUNNING: Mapping[str, Tool] = {
+    "problem": Tool(
+        "Call before you write a kernel: entry point and signature, inputs, outputs, sizes, types, "
+        "tolerances, limits, attainable time, baselines with times, a kernel.py that runs, the "
+        "best candidate so far, and earlier verdicts. Without a workload: lists the allowed ones.",
+        _Problem,
+        lambda desk, given: problems.problem(desk, _jobs(desk), given.workload),
+        runs=True,
+    ),
     "evaluate": Tool(
         "Judges a kernel that you wrote: whether it is correct, whether it cheats, and how fast it "
         "is in runs that alternate with baselines. Returns a job. Only a correct kernel is timed.",

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     "--candidate",
     "candidates",
     multiple=True,
-    required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Directory or file of a candidate, or a FlashInfer-Trace solution; repeat for several.",
@@ -78,6 +77,8 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --history: the candidate that this one was made from; repeat for several.",
 )
+@click.option("--describe", is_flag=True,
+              help="Print the problem with a kernel.py that runs, and judge nothing.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Profile the fastest correct candidate with ncu.")
 @json_option()
 @store_option
@@ -95,6 +96,7 @@ def evaluate_command(
     exported: Path | None,
     generation: int,
     parents: tuple[str, ...],
+    describe: bool,
     profile: bool,
     as_json: bool,
     store_path: str | None,
@@ -113,6 +115,7 @@ def evaluate_command(
     \b
     perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused
     perfpipe evaluate w.yaml --candidate a --candidate b --baseline best --profile --json
+    perfpipe evaluate w.yaml --describe
     """
     from perfpipe.pipelines.console import progress
     from perfpipe.pipelines.evaluate.device import device_of, pytorch
@@ -124,8 +127,13 @@ def evaluate_command(
     from perfpipe.pipelines.evaluate.traces import definition, export
     from perfpipe.pipelines.signals import launching
 
+    if not candidates and not describe:
+        raise click.UsageError("give --candidate, or --describe")
     torch = pytorch()
     where = device_of(torch, device)
+    if describe:
+        _describe(torch, workload, where, workloads, as_json)
+        return
     chosen = secrets.randbits(40) if seed is None else seed
     options = Options(where, chosen, not no_timing, launches, batches)
     made: list[Judgement] = []
@@ -164,6 +172,20 @@ def evaluate_command(
         tell(made)
     if not all(one.ok for one in made):
         raise click.exceptions.Exit(1)
+
+
+def _describe(
+    torch: Any, workload: Path, device: str, workloads: Path | None, as_json: bool
+) -> None:
+    """Print the problem of a workload."""
+    from perfpipe.pipelines.evaluate.describing import problem_data, problem_text
+    from perfpipe.pipelines.evaluate.load import loaded
+
+    with TemporaryDirectory(prefix="perfpipe-problem-") as folder:
+        found = problem_data(
+            torch, loaded(torch, workload, device, Path(folder), workloads), device
+        )
+    click.echo(json_document(problem=found) if as_json else problem_text(found).rstrip())
 
 
 def _named(given: str) -> tuple[str, Path]:
