@@ -42,6 +42,7 @@ class Talk:
 
     tools: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    progress: list[tuple[str, str]] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,10 @@ async def _talk(workload: Path) -> Talk:
     told = Talk()
 
     async def ask(client: Client, tool: str, **given: Any) -> dict[str, Any]:
-        result = await client.call_tool(tool, given)
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            told.progress.append((tool, message or ""))
+
+        result = await client.call_tool(tool, given, progress_callback=heard)
         answer: dict[str, Any] = result.structured_content
         return answer
 
@@ -110,6 +114,11 @@ def test_a_job_is_told_how_to_follow(talk: Talk) -> None:
     assert answer["status"] == "answered"
     assert answer["next"]["tool"] == "job"
     assert answer["next"]["arguments"]["id"] == answer["data"]["job"]
+
+
+def test_waiting_for_a_job_reports_progress(talk: Talk) -> None:
+    assert {tool for tool, _ in talk.progress} >= {"job"}
+    assert all(message.startswith("running, ") for tool, message in talk.progress if tool == "job")
 
 
 def test_a_right_kernel_is_correct(talk: Talk) -> None:

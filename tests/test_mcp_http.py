@@ -112,13 +112,14 @@ async def _side_by_side(url: str) -> None:
             beside.cancel_scope.cancel()
 
 
-def test_a_signal_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it(tmp_path: Path, number: signal.Signals) -> None:
     with over_http(tmp_path / "none") as (url, said, process):
         token = said.rsplit(" ", 1)[1].strip()
         assert begin(url, Authorization=f"Bearer {token}") == 200
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     assert "Traceback" not in err
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +15,13 @@ from mcp import Client
 from mcp_servers import ENDLESS, ask, started
 
 from perfpipe.analysis.session import Session
+from perfpipe.database import open_database
 from perfpipe.errors import InputError
 from perfpipe.ingest.reading import ingest
 from perfpipe.pipelines.agents.calls import Call
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.pool import Pool
+from perfpipe.pipelines.memory import share_memory
 from perfpipe.store import Store
 
 
@@ -184,6 +188,49 @@ def test_a_call_says_how_far_it_is(desk: Desk) -> None:
     desk.call(work, call)
     assert said[0].startswith("preparing views: 0 of ")
     assert call.doing() == "running"
+
+
+def test_a_client_that_is_gone_ends_its_queries(captures: Store) -> None:
+    """The server ends with its client, although a query runs that would take hours."""
+    server = started("--store", str(captures.root))
+    with subprocess.Popen(
+        [server.command, *server.args], env=server.env, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        begin = {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }  # fmt: skip
+        query = {
+            "name": "query", "arguments": {"sql": ENDLESS}, "_meta": {"progressToken": "p"},
+        }  # fmt: skip
+        for message in (
+            {"id": 1, "method": "initialize", "params": begin},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": query},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        process.stdin.flush()
+        assert "serverInfo" in process.stdout.readline()
+        assert "notifications/progress" in process.stdout.readline(), "it runs"
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "Traceback" not in err
+
+
+def test_calls_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFPIPE_MEMORY", "2GB")
+    share_memory(4)
+    with open_database() as con:
+        ((limit,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
+    number, unit = limit.split()
+    assert unit == "MiB"
+    assert float(number) * 2**20 == pytest.approx(0.5e9, rel=0.06), "DuckDB rounds it"
 
 
 def test_a_store_that_appears_later_is_used(tmp_path: Path, expand: Callable[[str], Path]) -> None:

@@ -108,6 +108,9 @@ def test_every_tool_is_listed_with_its_arguments(talk: Talk) -> None:
         assert tool.description
         assert tool.annotations.read_only_hint
         assert tool.input_schema["additionalProperties"] is False
+        assert set(tool.input_schema["properties"]) == set(TOOLS[tool.name].arguments.model_fields)
+        assert "title" not in json.dumps(tool.input_schema)
+        assert tool.output_schema["properties"]["data"]["properties"]
 
 
 @pytest.mark.parametrize("name", TOOLS)

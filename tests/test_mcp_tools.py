@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from conftest import Cli
 from hypothesis import given
@@ -20,6 +21,7 @@ from perfpipe.ingest.reading import ingest
 from perfpipe.pipelines.agents import pool, tools, wording
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import LIMIT, Answer, render
+from perfpipe.pipelines.agents.outputs import DATA, output_schema
 from perfpipe.store import Store
 
 KEYS = {"schema_version", "status", "reason", "data", "evidence", "warnings", "truncated", "next"}
@@ -36,6 +38,9 @@ def ask(desk: Desk, tool: str, /, **given: Any) -> dict[str, Any]:
     for one in found["evidence"]:
         assert one.keys() == {"view", "key", "metric", "value", "unit", "n"}
     _bounds_have_assumptions(found["data"])
+    if tool in tools.TOOLS:
+        jsonschema.validate(found, output_schema(tool))
+        assert found["data"].keys() <= DATA[tool].keys(), "the schema describes each field"
     return found
 
 

@@ -23,6 +23,9 @@ TOKEN_VARIABLE, PORT, _LEAST = "PERFPIPE_MCP_TOKEN", 8765, 16
 #: The only interface, and the path of the endpoint.
 _HOST, _PATH = "127.0.0.1", "/mcp"
 
+#: Bytes of a request: the files of a candidate fit.
+_BODY = 64 << 20
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
@@ -64,7 +67,9 @@ class Endpoint:
         safe = TransportSecuritySettings(
             allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
         )
-        app = server.streamable_http_app(streamable_http_path=_PATH, transport_security=safe)
+        app = server.streamable_http_app(
+            streamable_http_path=_PATH, transport_security=safe, max_request_body_size=_BODY
+        )
         config = uvicorn.Config(
             with_token(app, self._token), log_level="warning", timeout_graceful_shutdown=2
         )

@@ -100,7 +100,7 @@ def make_server(desk: Desk) -> Server[Any]:
                 types.Tool(
                     name=name,
                     description=tool.doc,
-                    input_schema=tool.arguments.model_json_schema(),
+                    input_schema=tools.input_schema(tool),
                     output_schema=output_schema(name),
                     annotations=_RUNS if tool.runs else _READS,
                 )

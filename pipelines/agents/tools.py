@@ -285,6 +285,25 @@ RUNNING: Mapping[str, Tool] = {
 }
 
 
+def input_schema(tool: Tool) -> dict[str, Any]:
+    """Return the schema of a tool's arguments, short: clients show it to the model in each session.
+
+    Titles repeat names, and null only stands for an argument that is missing.
+    """
+    made = tool.arguments.model_json_schema()
+    made.pop("title")
+    made["properties"] = {name: _short(own) for name, own in made.get("properties", {}).items()}
+    return made
+
+
+def _short(argument: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = [kind for kind in argument.get("anyOf", ()) if kind != {"type": "null"}]
+    known = {key: one for key, one in argument.items() if key not in ("anyOf", "title")}
+    if known.get("default", ...) is None:
+        del known["default"]
+    return {**(kinds[0] if kinds else {}), **known}
+
+
 def offered(desk: Desk) -> Mapping[str, Tool]:
     """Return the tools of a server."""
     return TOOLS if desk.jobs is None else {**TOOLS, **RUNNING}
