@@ -7,7 +7,7 @@ from typing import Any
 
 from perfpipe.pipelines.agents.envelope import VERSION, Status
 
-#: What each field of `data` is: a JSON type, and its meaning.
+#: What each field of `data` is: its JSON type (several with |), and its meaning.
 Fields = Mapping[str, tuple[str, str]]
 
 _FINDING: Fields = {
@@ -26,7 +26,7 @@ _FINDING: Fields = {
     "gain": ("object", "at_most_pct: bound on the gain, under an assumption"),
     "tried": ("string", "what a trial measured"),
     "confidence": ("string", "how certain the class is"),
-    "try": ("string", "technique to try first"),
+    "on": ("array", "the GPUs that share the finding, with the share of each"),
 }
 
 #: Fields of `data` by tool.
@@ -35,7 +35,6 @@ DATA: Mapping[str, Fields] = {
         "targets": ("array", "runs and reports of the store, the newest first"),
         "target": ("string", "what the answer is about"),
         "title": ("string", "name of the target"),
-        "notice": ("string", "what limits the answer"),
         "verdict": ("string", "what bounds the time"),
         "bounds": ("array", "class of each GPU's time, and of most kernel time"),
         "findings": ("array", "the first findings"),
@@ -56,9 +55,18 @@ DATA: Mapping[str, Fields] = {
         "headroom": ("object", "share of the time above the limit of the hardware, %"),
         "techniques": ("array", "what to try, with bounds and what to check first"),
         "hot": ("array", "instructions and lines at which warps stall"),
-        "hot_missing": ("string", "why hot is empty"),
+        "hot_missing": ("string", "why there are no hot lines"),
+        "copies": ("array", "copies by kind of memory: number, bytes, rate"),
+        "copied_by": ("array", "lines that copy"),
+        "copied_in": ("array", "NVTX ranges with the copies"),
+        "calls": ("array", "the longest CUDA calls in idle time"),
+        "idle_ns": ("integer", "idle time around these calls, ns"),
+        "idle_is": ("string", "what that idle time is"),
         "lines": ("array", "lines that the host executed in idle time"),
-        "lines_missing": ("string", "why lines is empty"),
+        "lines_missing": ("string", "why there are no lines"),
+        "rows": ("array", "rows behind the finding"),
+        **dict.fromkeys(("sol", "occupancy", "memory"), ("array|object", "metrics, with full")),
+        "stalls": ("array|object", "why warps wait, with full"),
     },
     "timeline": {
         "budgets": ("array", "time by category, of each GPU and window"),
@@ -67,7 +75,7 @@ DATA: Mapping[str, Fields] = {
         "overlap": ("array", "communication, overlapped and exposed"),
         "ranks": ("array", "which rank the others wait for"),
         "idle_lines": ("array", "lines that the host executed in idle time"),
-        "idle_lines_missing": ("string", "why idle_lines is empty"),
+        "idle_lines_missing": ("string", "why there are no lines"),
     },
     "compare": {
         "verdict": ("string", "regressed, improved, same, or why there is no verdict"),
@@ -77,23 +85,28 @@ DATA: Mapping[str, Fields] = {
         "further_runs": ("integer", "runs that would decide"),
         "endpoints": ("array", "times of both sides, ratio, interval and number of runs"),
         "kernels": ("array", "kernels that changed"),
-        "kernels_total": ("integer", "number of kernels that changed"),
         "why": ("string", "what explains the change"),
         "differences": ("array", "what else differs"),
         "variables_that_differ": ("array", "environment variables that differ"),
     },
     "schema": {
-        "relations": ("array", "views and tables"),
+        "relations": ("array|object", "views and tables, or their names by topic"),
         "name": ("string", "view or table"),
         "kind": ("string", "view or table"),
         "doc": ("string", "its meaning"),
         "columns": ("array", "its columns, with meaning and unit"),
+        "more": ("string", "how to read more than the index"),
     },
     "query": {
+        "of": ("string", "what was read"),
         "columns": ("array", "names of the columns"),
         "rows": ("array", "the rows, as lists of cells"),
     },
-    "next_capture": {"captures": ("array", "commands, with cost and what they answer")},
+    "next_capture": {
+        "question": ("string", "the question that the captures answer"),
+        "because": ("string", "why this question is open"),
+        "captures": ("array", "commands, with cost and what they answer"),
+    },
     "problem": {
         "workloads": ("array", "workloads that may be run, and what for"),
         "problem": ("object", "entry point, inputs, outputs, cases, tolerances, limits, baselines"),
@@ -127,7 +140,7 @@ DATA: Mapping[str, Fields] = {
 def output_schema(tool: str) -> dict[str, Any]:
     """Return the schema of a tool's answers; any field of `data` may be missing or null."""
     fields = {
-        name: {"type": [kind, "null"], "description": doc}
+        name: {"type": [*kind.split("|"), "null"], "description": doc}
         for name, (kind, doc) in DATA[tool].items()
     }
     texts = {"type": "array", "items": {"type": "string"}}

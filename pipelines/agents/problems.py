@@ -11,6 +11,7 @@ from typing import Any
 from perfpipe import searchrecord
 from perfpipe.analysis.search_decision import Speedup, ranked
 from perfpipe.analysis.search_summary import Found, sentences
+from perfpipe.pipelines.agents.cutting import first
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, Next
 from perfpipe.pipelines.agents.judging import DONE, Job, Jobs
@@ -40,10 +41,9 @@ def problem(desk: Desk, jobs: Jobs, workload: str | None) -> Answer:
         (workload,) = jobs.workloads
     if workload is None:
         told = [_listed(name, path) for name, path in sorted(jobs.workloads.items())]
-        first = next((one["workload"] for one in told if one["evaluate"]), told[0]["workload"])
-        return Answer(
-            {"workloads": told}, rows="workloads", next=Next("problem", {"workload": first})
-        )
+        judging = next((one["workload"] for one in told if one["evaluate"]), told[0]["workload"])
+        begin = Next("problem", {"workload": judging})
+        return Answer({"workloads": told}, rows="workloads", next=begin)
     listed = _listed(workload, jobs.path(workload))
     described = jobs.described(workload)
     if described is None:
@@ -54,10 +54,10 @@ def problem(desk: Desk, jobs: Jobs, workload: str | None) -> Answer:
     data = {
         "problem": _problem(described, judged),
         "best": None if best is None else _told(best),
-        "judged": [_judged(job) for job in reversed(judged)][:_JUDGED],
-        "searches": [_searched(found) for _, found in searches[:_SEARCHES]],
+        "judged": first([_judged(job) for job in reversed(judged)], _JUDGED),
+        "searches": first([_searched(found) for _, found in searches], _SEARCHES),
     }
-    return Answer(data, rows="judged", total=len(judged))
+    return Answer(data, rows="judged")
 
 
 def _listed(name: str, path: Path) -> dict[str, Any]:
