@@ -90,7 +90,8 @@ DATA: Mapping[str, Fields] = {
         "variables_that_differ": ("array", "environment variables that differ"),
     },
     "schema": {
-        "relations": ("array|object", "views and tables, or their names by topic"),
+        "relations": ("array|object", "views and tables"),
+        "index": ("object", "names of views and tables by topic"),
         "name": ("string", "view or table"),
         "kind": ("string", "view or table"),
         "doc": ("string", "its meaning"),
