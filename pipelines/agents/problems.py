@@ -52,7 +52,7 @@ def problem(desk: Desk, jobs: Jobs, workload: str | None) -> Answer:
     judged, searches = jobs.judged(workload), _searches(desk, workload)
     best = _best(judged, searches, described["device"])
     data = {
-        "problem": _problem(described, judged),
+        "problem": _problem(described, _times(judged, searches, described["device"])),
         "best": None if best is None else _told(best),
         "judged": first([_judged(job) for job in reversed(judged)], _JUDGED),
         "searches": first([_searched(found) for _, found in searches], _SEARCHES),
@@ -70,13 +70,25 @@ def _listed(name: str, path: Path) -> dict[str, Any]:
     }
 
 
-def _problem(described: Mapping[str, Any], judged: Sequence[Job]) -> dict[str, Any]:
-    """Return a problem without repetitions, with the times of baselines that jobs measured."""
-    times = {
-        (row["against"], row["case"]): statistics.median(row["baseline_ms"])
-        for job in judged
-        for row in (job.result or {}).get("scores", ())
-    }
+def _times(
+    judged: Sequence[Job], searches: Sequence[tuple[SearchDirectory, Found]], device: str
+) -> dict[tuple[str, str], float]:
+    """Return the latest median time of each baseline and case on this device, ms."""
+    tried = [
+        times
+        for disk, found in reversed(searches)
+        if disk.search.device_name == device
+        for own in found.attempts
+        for times in own.times
+    ]
+    tried += [times for job in judged for times in _attempt(job).times]
+    return {(own.against, own.case): statistics.median(own.baseline_ms) for own in tried}
+
+
+def _problem(
+    described: Mapping[str, Any], times: Mapping[tuple[str, str], float]
+) -> dict[str, Any]:
+    """Return a problem without repetitions, with the known times of baselines."""
     skeleton, reference = described["skeleton"], described["reference"]
     made = {
         **{key: one for key, one in described.items() if key not in ("checked", "workload")},
@@ -91,10 +103,14 @@ def _problem(described: Mapping[str, Any], judged: Sequence[Job]) -> dict[str, A
             }
             for own in described["baselines"]
         ],
-        "baseline_times": "medians of this server's latest jobs; null: not measured yet",
+        "baseline_times": "medians of the latest job or search; null: not measured yet",
     }
     if reference is not None and skeleton.startswith(reference.rstrip()):
         made["reference"] = "the first part of skeleton"
+    for name in ("skeleton", "reference"):
+        if len(made[name] or "") > _SOURCE:
+            made[f"{name}_missing"] = f"{len(made[name]):,} characters: too long for an answer"
+            made[name] = None
     return made
 
 
