@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfpipe.ingest.reading import ingest
-from perfpipe.pipelines.agents import tools
+from perfpipe.pipelines.agents import pool, tools
 from perfpipe.pipelines.agents.cutting import Cut, first, lean, truncated
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, render
@@ -31,9 +31,12 @@ def ask(desk: Desk, tool: str, /, **given: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def desk(captures: Store) -> Iterator[Desk]:
-    made = Desk(captures)
-    yield made
-    made.close()
+    """One that keeps the sessions of all captures here: to plan them takes longer than all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_KEPT", 12)
+        made = Desk(captures)
+        yield made
+        made.close()
 
 
 # Cut lists
@@ -109,7 +112,7 @@ def test_what_an_answer_shows_and_what_it_has_add_up(rows: list[list[str]], limi
 def test_the_index_of_views_is_short_and_complete(desk: Desk) -> None:
     text, _ = tools.call(desk, "schema", {})
     assert len(text) <= INDEX
-    told = json.loads(text)["data"]["relations"]
+    told = json.loads(text)["data"]["index"]
     names = {name for names in told.values() for name in names.split()}
     assert {"findings", "idle_causes", "kernel_classes", "reports", "api_calls"} <= names
     assert "environment" not in names and not any(name.startswith("_") for name in names)
@@ -292,3 +295,33 @@ def _nothing_is_empty(data: Any) -> None:
     elif isinstance(data, list):
         for one in data:
             _nothing_is_empty(one)
+
+
+def test_lines_of_kernels_without_a_timeline(desk: Desk, ingested: Callable[[str], str]) -> None:
+    told = ask(desk, "next_capture", target=ingested("ncu/block.ncu-rep"), question="source")
+    command = told["data"]["captures"][0]["command"]
+    assert "--import-source=yes" in command and "--kernel-name=regex:^(" in command
+    assert told["truncated"]["captures[].kernels"]["total"] == 18
+
+
+def test_no_ncu_for_a_gpu_that_waits(replayed: Callable[[str], Path]) -> None:
+    store = Store(replayed("slow_loader"))
+    desk = Desk(store)
+    told = ask(desk, "next_capture")["data"]
+    assert told["question"] == "try" and "slow_loader.py" in told["captures"][0]["command"]
+    desk.close()
+
+
+def test_explain_and_overview_give_the_same_bound(replayed: Callable[[str], Path]) -> None:
+    desk = Desk(Store(replayed("transformer_step")))
+    found = ask(desk, "overview", target="@1")["data"]["findings"][0]
+    told = ask(desk, "explain", target="@1", finding=1)["data"]
+    assert told["techniques"][0]["technique"] == found["try"]
+    assert told["techniques"][0]["gain"] == found["gain"] == told["gain"]
+    desk.close()
+
+
+def test_all_techniques_of_a_finding_are_told(desk: Desk, ingested: Callable[[str], str]) -> None:
+    told = ask(desk, "explain", target=ingested("real/ode_solver.sqlite"), finding=1)["data"]
+    keys = [one["key"] for one in told["techniques"]]
+    assert keys == ["vectorized_problems", "fixed_iterations"]

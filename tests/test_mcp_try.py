@@ -94,7 +94,7 @@ def test_a_job_ends_with_the_trial(desk: Desk, launched: Callable[..., list[Any]
     assert seen == [(["-m", "perfpipe", "try"], "--budget=120s", 1920.0)]
     data = answer["data"]
     assert (answer["status"], data["state"], data["trial"]) == ("answered", "done", LORA.trial_id)
-    assert "bf16 + compile: -52.1 % (-50.0 to -54.0 %)" in data["headline"]
+    assert "⟦bf16⟧ + ⟦compile⟧: -52.1 % (-50.0 to -54.0 %)" in data["headline"]
     assert answer["next"]["arguments"] == {"target": LORA.run_id}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +26,13 @@ _KERNELS = 6
 
 #: Longest command, characters: a truncated command is useless.
 _COMMAND = 8_000
+
+#: What profiles of kernels answer.
+_SETTLES = {
+    "kernels": "what bounds these kernels: compute, memory, latency, or their small size",
+    "source": "the instructions and lines at which warps of these kernels stall (lines need "
+    "-lineinfo)",
+}
 
 #: Options that collect the instructions and lines at which warps stall.
 _SOURCE = ("--section=SourceCounters", "--import-source=yes")
@@ -110,7 +119,7 @@ def next_capture(desk: Desk, question: str | None, target: str | None) -> Answer
 
 def _of_fixed(desk: Desk, question: str, target: str | None) -> Answer:
     fixed = _FIXED[question]
-    program, hidden = (PROGRAM, False) if target is None else _program(desk, target)
+    program, hidden = _program(desk, target)
     words = fixed.start if question in _OF_WORKLOADS else fixed.command(program)
     one = {
         "settles": fixed.settles,
@@ -121,16 +130,23 @@ def _of_fixed(desk: Desk, question: str, target: str | None) -> Answer:
     return Answer({"captures": [one]}, rows="captures", warnings=(_SHORT,) if hidden else ())
 
 
-def _program(desk: Desk, target: str) -> tuple[str, bool]:
+def _program(desk: Desk, target: str | None) -> tuple[str, bool]:
     """Return the command of the program that was captured, and whether it lost absolute paths."""
-    reports = desk.select(target).reports
+    try:
+        reports = desk.select(target).reports
+    except InputError:
+        if target is not None:
+            raise
+        return PROGRAM, False  # nothing was captured yet
     with desk.fresh(reports) as session:
         found = session.execute(
-            "SELECT DISTINCT command FROM reports WHERE command IS NOT NULL ORDER BY command"
+            "SELECT t.command, r.command FROM reports AS r "
+            "LEFT JOIN run_tasks AS t ON list_contains(t.reports, r.report_id)"
         ).fetchall()
-    if len(found) != 1:
+    commands = {shlex.join(words) if words else command for words, command in found} - {None}
+    if len(commands) != 1:
         return PROGRAM, False
-    ((command,),) = found
+    command = str(commands.pop())
     shown = without_paths(command)
     return shown, shown != command
 
@@ -140,6 +156,8 @@ def _of_kernels(desk: Desk, question: str, target: str | None) -> Answer:
     try:
         planned = plans_of(desk.store, reports, None, None)
     except InputError as error:
+        if question == "source" and (again := _profiled_again(desk, reports)):
+            return again
         return Answer(
             status=Status.ABSTAINED,
             reason=f"{error}; without a timeline it is unknown which kernels matter",
@@ -157,20 +175,39 @@ def _of_kernels(desk: Desk, question: str, target: str | None) -> Answer:
     )
 
 
+def _profiled_again(desk: Desk, reports: Sequence[str]) -> Answer | None:
+    """Return the command that adds lines to a profile without a timeline; None without kernels."""
+    with desk.fresh(reports) as session:
+        found = session.execute(
+            "SELECT kernel_name FROM ncu_launches WHERE kernel_name IS NOT NULL "
+            "GROUP BY kernel_name ORDER BY sum(duration_ns) DESC NULLS LAST, kernel_name"
+        ).fetchall()
+    names = [name for (name,) in found]
+    if not names:
+        return None
+    program, hidden = _program(desk, ",".join(reports))
+    pattern = "|".join(map(re.escape, names[:_KERNELS]))
+    words = ["ncu", "--set=detailed", *_SOURCE, f"--kernel-name=regex:^({pattern})$"]
+    words += ["--launch-count=3", "--export=profile"]
+    one = {
+        "settles": _SETTLES["source"],
+        "kernels": first([captured(name) for name in names], _KERNELS),
+        "command": captured(f"{shlex.join(words)} {program}", _COMMAND),
+        "cost": {"seconds": None, "why": "the program was not timed"},
+        "note": "the first launches of these kernels are profiled",
+    }
+    return Answer({"captures": [one]}, rows="captures", warnings=(_SHORT,) if hidden else ())
+
+
 def _told(planned: Planned, question: str) -> dict[str, Any]:
     about = {"report_id": planned.report_id, "source": captured(planned.source_name)}
     plan = planned.plan
     if plan is None:
         return {**about, "command": None, "why": plain(planned.reason or "")}
     names = dict.fromkeys(kernel.name for kernel in plan.kernels if kernel.chosen)
-    settles = (
-        "the instructions and lines at which warps of these kernels stall (lines need -lineinfo)"
-        if question == "source"
-        else "what bounds these kernels: compute, memory, latency, or their small size"
-    )
     return {
         **about,
-        "settles": settles,
+        "settles": _SETTLES[question],
         "covers_pct": value(plan.coverage_pct),
         "kernels": first([captured(name) for name in names], _KERNELS),
         "command": captured(_command(planned, question)[0], _COMMAND),

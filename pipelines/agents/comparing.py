@@ -61,7 +61,7 @@ def compare(desk: Desk, base: str, candidate: str) -> Answer:
             "endpoints", {"label": row["label"], "part": row["part"]}, "change_pct",
             row["change_pct"], "%", min(row["runs"]),
         )
-        for row in endpoints[:5]
+        for row in endpoints
     )  # fmt: skip
     known = decision.verdict in _KNOWN
     asked = {"question": "replicates", "target": candidate}

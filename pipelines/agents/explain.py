@@ -13,7 +13,7 @@ from perfpipe.analysis.report import findings, tried
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
-from perfpipe.database import quote
+from perfpipe.database import in_list, quote, same
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
@@ -113,15 +113,23 @@ def _rows_of(session: Session, command: str) -> list[Any]:
 
 
 def _timeline_techniques(session: Session, row: Row, detail: str) -> list[dict[str, Any]]:
+    """Return the techniques of a finding, first the one of which the overview speaks."""
+    bounds = in_list([one for one in (row["bound"], row["claim"], row["subclass"]) if one])
+    session.use("_plain_findings", "_own_advice")
     found = rows(
         session,
-        f"FROM timeline_findings WHERE report_id = {quote(row['reports'][0])} "
-        f"AND bound = {quote(row['bound'])} AND device = {row['device']} ORDER BY rank, technique",
+        f"""
+        SELECT technique, gain_pct, floor
+        FROM (FROM _plain_findings UNION ALL BY NAME FROM _own_advice)
+        WHERE report_id = {quote(row["reports"][0])} AND {same("device", row["device"])}
+            AND bound IN {bounds} AND technique IS DISTINCT FROM {quote(row["technique"] or "")}
+        ORDER BY rank, technique
+        """,
     )
+    if row["technique"]:
+        found.insert(0, {**row, "gain_pct": row["bound_pct"]})
     whole = findings.whole(row["share_of"])
     told = [_technique(one["technique"], one["gain_pct"], one["floor"], whole) for one in found]
-    if not told and row["technique"]:
-        told = [_technique(row["technique"], row["bound_pct"], row["floor"], whole)]
     return first(_with_trials(session, row, told), _TOLD[detail])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perfpipe.analysis.report import verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
-from perfpipe.database import in_list
+from perfpipe.database import in_list, quote, same
 from perfpipe.pipelines.agents.desk import Row, rows
 from perfpipe.pipelines.agents.envelope import Next
 from perfpipe.pipelines.agents.lacking import has_stacks
@@ -32,7 +32,7 @@ def question_of(session: Session, scope: Scope, row: Row) -> str | None:
         return None if has_stacks(session, row["reports"]) else _OF_HOST[row["claim"]]
     if row["claim"] in _OF_RANKS:
         return None if _ranks(session, scope) > 1 else "communication"
-    if row["claim"] in _OF_KERNELS:
+    if row["claim"] in _OF_KERNELS and _computes(session, row):
         return None if _is_profiled(scope) else "kernels"
     return None
 
@@ -43,6 +43,9 @@ def after(
     """Return what to ask after the explanation of a finding on a timeline, if anything."""
     if question := question_of(session, scope, row):
         return Next("next_capture", {"target": target, "question": question})
+    if row["claim"] in _OF_HOST:
+        # The lines are known; what a change of them brings is not.
+        return Next("next_capture", {"target": target, "question": "try"})
     kernels = [other for other in found if other["subject"] == "kernel"]
     if kernels and row["claim"] in _OF_KERNELS and _is_profiled(scope):
         return Next("explain", {"target": target, "finding": kernels[0]["rank"]})
@@ -58,13 +61,22 @@ def open_question(session: Session, scope: Scope) -> tuple[str, str]:
             return question, f"finding {row['rank']} ({row['claim']}) leaves it open"
     compute = rows(session, "SELECT 1 FROM _timeline_bounds WHERE bound = 'compute'")
     if compute and not _is_profiled(scope):
-        return "kernels", "compute takes most of the time, and the kernels were not profiled"
+        return "kernels", "compute takes most of the time, and its kernels were not profiled"
     return "try", "the captures explain the findings; what their advice brings is not measured"
 
 
 def _is_profiled(scope: Scope) -> bool:
     """Return whether ncu profiled kernels that take time on the timelines."""
     return scope.profiled and not verdicts.uncovered(scope)
+
+
+def _computes(session: Session, row: Row) -> bool:
+    """Return whether compute takes most of the time of a finding's GPU: else ncu says little."""
+    found = session.execute(
+        f"SELECT bound FROM _timeline_bounds WHERE report_id = {quote(row['reports'][0])} "
+        f"AND {same('device', row['device'])}"
+    ).fetchall()
+    return found == [("compute",)]
 
 
 def _ranks(session: Session, scope: Scope) -> int:

@@ -13,8 +13,8 @@ from perfpipe.pipelines.agents.wording import captured, value
 #: Kinds of copies, places in the program, and calls of an answer.
 _COPIES, _PLACES, _CALLS = 5, 5, 3
 
-#: Claims about the host, which CUDA calls explain.
-_HOST = ("launch_overhead", "sync", "readback", "host", "host_loop", "allocation")
+#: Claims about what the host does in CUDA calls.
+_IN_CALLS = ("launch_overhead", "sync", "readback", "allocation")
 
 #: Claims about code for the GPU that the host loads or builds.
 _LOADING = ("building", "loading")
@@ -28,7 +28,7 @@ def grounds_of(session: Session, row: Row) -> dict[str, Any]:
             "copied_by": _lines(session, row),
             "copied_in": _ranges(session, row),
         }
-    if row["claim"] in _LOADING or row["claim"] in _HOST:
+    if row["claim"] in _LOADING or row["claim"] in _IN_CALLS:
         return {"calls": _calls(session, row), **_beside_calls(session, row)}
     return {}
 

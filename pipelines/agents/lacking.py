@@ -21,11 +21,14 @@ _HOST = _STACKS | {"osrt", "nvtx_ranges"}
 #: Tables that say more about a bound or a claim of a finding.
 _MORE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("host", "launch_overhead", "readback", "host_loop", "building"), _HOST),
-    **dict.fromkeys(("loading", "no_work", "process_starts", "startup", "transfer"), _HOST),
+    **dict.fromkeys(("loading", "no_work", "waiting_for_requests"), _HOST),
+    **dict.fromkeys(("process_starts", "startup", "transfer"), _HOST),
     "sync": _HOST | {"syncs"},
     "device_wait": frozenset({"syncs", "cuda_events"}),
     "allocation": _STACKS | {"memory_usage"},
-    "migration": frozenset({"cpu_page_faults", "gpu_page_faults"}),
+    **dict.fromkeys(
+        ("migration", "unified_memory"), frozenset({"cpu_page_faults", "gpu_page_faults"})
+    ),
     "communication": frozenset({"nvtx_payloads"}),
     "ranks_wait": frozenset({"nvtx_payloads"}),
     "start_skew": frozenset({"nvtx_payloads"}),

@@ -28,14 +28,14 @@ def idle_lines(session: Session, several: bool) -> dict[str, Any]:
         SELECT
             report_id, device, short_source(file) || coalesce(':' || line, '') AS line, function,
             library_function AS calls, via, cause, self_ns, share_pct, low_pct, high_pct, samples,
-            reason
-        FROM idle_hotspots WHERE level = 'user' AND rank <= {_LINES}
+            reason, count(*) OVER () AS total
+        FROM idle_hotspots WHERE level = 'user' QUALIFY rank <= {_LINES}
         ORDER BY report_id, device, rank
         """,
     )
     told = [_told(row, several) for row in found[:_MOST]]
     return {
-        "idle_lines": first(told, _MOST, len(found)),
+        "idle_lines": first(told, _MOST, _total(found)),
         "idle_lines_missing": _missing(session, found),
     }
 
@@ -49,10 +49,11 @@ def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
         SELECT
             short_source(file) || coalesce(':' || line, '') AS line, function, called AS calls,
             via, bound AS cause, ns AS self_ns, share_pct, pct[1] AS low_pct,
-            pct[2] AS high_pct, samples, reason
+            pct[2] AS high_pct, samples, reason, count(*) OVER () AS total
         FROM _bound_lines
         WHERE bound = {quote(bound)} AND {same("device", row["device"])}
-            AND report_id IN {in_list(row["reports"])} AND place <= {_LINES}
+            AND report_id IN {in_list(row["reports"])}
+        QUALIFY place <= {_LINES}
         ORDER BY report_id, place
         """,
     )
@@ -60,7 +61,12 @@ def lines_of_finding(session: Session, row: Row) -> dict[str, Any]:
     if not found and not is_idle and bound not in _OTHERS:
         return {}
     told = [_told(row, several=False) for row in found[:_MOST]]
-    return {"lines": first(told, _MOST, len(found)), "lines_missing": _missing(session, found)}
+    return {"lines": first(told, _MOST, _total(found)), "lines_missing": _missing(session, found)}
+
+
+def _total(found: list[Row]) -> int:
+    """Return how many lines there are, besides those that were found."""
+    return found[0]["total"] if found else 0
 
 
 def _told(row: Row, several: bool) -> dict[str, Any]:

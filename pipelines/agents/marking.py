@@ -69,6 +69,9 @@ _WORD = re.compile(r"[^\W\d]\w*|\d+\w*")
 _DIGITS = re.compile(r"\d+")
 _ELLIPSIS = "\u2026"
 
+#: A percentage, which belongs to the sentence.
+_PERCENT = re.compile(r"(?<![\w.])\d+(?:\.\d+)? %")
+
 
 class Marking:
     """Marks some names, and parts of them, in sentences."""
@@ -95,10 +98,12 @@ class Marking:
             for at in range(len(words) - many + 1):
                 if tuple(word for word, _, _ in words[at : at + many]) in self._known:
                     foreign[at : at + many] = [True] * many
+        shares = [found.span() for found in _PERCENT.finditer(shown)]
         spans = [
-            (start, end) for (_, start, end), is_foreign in zip(words, foreign, strict=True)
-            if is_foreign
-        ]  # fmt: skip
+            (start, end)
+            for (_, start, end), is_foreign in zip(words, foreign, strict=True)
+            if is_foreign and not any(low <= start and end <= high for low, high in shares)
+        ]
         return _marked(shown, _joined(shown, spans))
 
 

@@ -64,7 +64,7 @@ def _index(known: Mapping[str, Relation]) -> Answer:
             name
         )
     told = {topic: " ".join(sorted(names)) for topic, names in topics.items()}
-    return Answer({"relations": told, "more": "schema(search=WORDS) or schema(name=NAME)"})
+    return Answer({"index": told, "more": "schema(search=WORDS) or schema(name=NAME)"})
 
 
 def _found(known: Mapping[str, Relation], search: str) -> Answer:

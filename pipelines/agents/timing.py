@@ -62,7 +62,7 @@ def timeline(
             "ns",
             None,
         )
-        for one in told[:4]
+        for one in told
     )
     return Answer(
         lean(data),
@@ -107,8 +107,9 @@ _BESIDE = {
         ("report_id", "kind", "source", "why"),
     ),
     "idle_in": (
-        "SELECT report_id, device, cause, kind, name, nvtx_range, count, time_ns, share_pct "
-        f"FROM idle_causes WHERE rank <= {_CAUSES} ORDER BY report_id, device, rank",
+        "SELECT report_id, device, cause, kind, name, nvtx_range, count, time_ns, share_pct, "
+        f"count(*) OVER () AS total FROM idle_causes QUALIFY rank <= {_CAUSES} "
+        "ORDER BY report_id, device, rank",
         ("report_id", "cause", "kind"),
     ),
     "overlap": (
@@ -123,8 +124,8 @@ _BESIDE = {
     ),
 }
 
-#: Most rows of each.
-_MOST = 16
+#: Most rows of each, and the column with the number of rows of a query that leaves some out.
+_MOST, _TOTAL = 16, "total"
 
 
 def _causes(desk: Desk, chosen: Any, window: str, several: bool) -> dict[str, Any]:
@@ -139,8 +140,8 @@ def _beside(session: Session, several: bool, sql: str, ours: tuple[str, ...]) ->
         {
             key: one if key in ours else value(one)
             for key, one in row.items()
-            if several or key != "report_id"
+            if key != _TOTAL and (several or key != "report_id")
         }
         for row in found[:_MOST]
     ]
-    return first(told, _MOST, len(found))
+    return first(told, _MOST, found[0].get(_TOTAL, len(found)) if found else 0)

@@ -10,6 +10,7 @@ from typing import Any
 from perfpipe.analysis.trying.outcomes import RESULTS
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
+from perfpipe.pipelines.agents.marking import Marking
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
 
 #: Names of levers and their variants; NAME* stands for all variants.
@@ -33,11 +34,12 @@ def result(printed: Any) -> dict[str, Any]:
 def told(made: Mapping[str, Any], job: str, state: str) -> Answer:
     """Return what was tried: the headline, levers, the stack with its change, and evidence."""
     levers = [own for own in made["levers"] if own["launches"]]
+    named = [made["program"], made["gpu"], *(own["name"] for own in made["levers"])]
     data: dict[str, Any] = {
         "job": job,
         "state": state,
         "trial": made["trial"],
-        "headline": sentence(made["headline"]),
+        "headline": Marking(named).sentence(made["headline"]),
         "program": captured(made["program"]),
         "gpu": captured(made["gpu"]),
         "unit": made["unit"],
