@@ -69,6 +69,8 @@ _WORD = re.compile(r"[^\W\d]\w*|\d+\w*")
 _DIGITS = re.compile(r"\d+")
 _ELLIPSIS = "\u2026"
 
+_QUOTES = "'\""
+
 #: A percentage, which belongs to the sentence.
 _PERCENT = re.compile(r"(?<![\w.])\d+(?:\.\d+)? %")
 
@@ -178,8 +180,10 @@ def _marked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def _bare(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a span without the sentence's own punctuation: at its end, and brackets around it."""
-    end -= len(text[start:end]) - len(text[start:end].rstrip(",;:."))
+    """Return a span without the sentence's own punctuation: at its end, and around it."""
+    end -= len(text[start:end]) - len(text[start:end].rstrip(",;:.?"))
+    start += text[start] in _QUOTES
+    end -= text[end - 1] in _QUOTES and end - 1 > start
     name = text[start:end]
     more = name.count("(") - name.count(")")
     opened = name.startswith("(") and (more > 0 or name.endswith(")"))

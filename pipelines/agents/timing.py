@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from perfpipe.analysis.session import Session
+from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.lines import idle_lines
+from perfpipe.pipelines.agents.marking import marking_of
 from perfpipe.pipelines.agents.wording import captured, unmarked, value
 from perfpipe.pipelines.budgets import budgets_of
 from perfpipe.windows import STEADY
@@ -31,15 +33,24 @@ def timeline(
     chosen = desk.select(target)
     of = target or desk.name_of(chosen)
     part = start_ms is not None or end_ms is not None or nvtx is not None
-    found = budgets_of(
-        desk.store,
-        chosen.reports,
-        start=None if start_ms is None else round(start_ms * _NS),
-        end=None if end_ms is None else round(end_ms * _NS),
-        nvtx=None if nvtx is None else unmarked(nvtx),
-        limit=_BUDGETS,
-        window=window,
-    )
+    try:
+        found = budgets_of(
+            desk.store,
+            chosen.reports,
+            start=None if start_ms is None else round(start_ms * _NS),
+            end=None if end_ms is None else round(end_ms * _NS),
+            nvtx=None if nvtx is None else unmarked(nvtx),
+            limit=_BUDGETS,
+            window=window,
+        )
+    except InputError as error:
+        if nvtx is None:
+            raise
+        # It may suggest a range of the capture.
+        reason = marking_of(desk.session(chosen)).sentence(error)
+        return Answer(
+            status=Status.FAILED, reason=str(reason), next=Next("overview", {"target": of})
+        )
     if not found.rows:
         return Answer(
             status=Status.ABSTAINED,
