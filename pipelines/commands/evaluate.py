@@ -107,10 +107,11 @@ def evaluate_command(
     WORKLOAD can also be a FlashInfer-Trace definition (.json), a KernelBench problem (.py) or a GPU
     MODE task (task.yml).  A candidate is a directory with kernel.py, which defines run(inputs...,
     outputs...), or this file alone.  A candidate runs in a separate process from the reference and
-    the timer, with resource limits and without network access.  A candidate can read only the libraries and a copy of its own directory.  Only
-    correct candidates are timed, alternating with each baseline.  With --profile, ncu profiles the
-    fastest correct candidate, and perfpipe reports the class, SOL and SOL headroom of its kernels.
-    The exit code is 1 if any candidate is not correct.
+    the timer, with resource limits and without network access.  A candidate can read only the
+    libraries and a copy of its own directory.  Only correct candidates are timed, alternating with
+    each baseline.  With --profile, ncu profiles the fastest correct candidate, and perfpipe reports
+    the class, SOL and SOL headroom of its kernels.  The exit code is 1 if any candidate is not
+    correct.
 
     \b
     perfpipe evaluate workloads/softmax.yaml --candidate workloads/candidates/softmax/fused
