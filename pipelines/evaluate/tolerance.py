@@ -164,7 +164,7 @@ def _compared(
     error, size = (found - exact).abs_(), exact.abs()
     limit = (size * may.relative).add_(may.scaled * scale + may.absolute)
     within = error <= limit
-    if bool(within.all()):
+    if bool(within.all()) and float(size.max()) < largest:
         own = float(torch.where(size > 0, error / size, 0.0).max())
         return _Part(0, float(error.max()), own)
     usual = exact.isfinite() & (size < largest)
