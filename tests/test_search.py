@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,9 +135,10 @@ def test_by_hand_and_at_the_end_of_the_budget(
 @pytest.mark.usefixtures("one_fork_server")
 def test_the_shipped_tuner_is_an_agent(cli: Cli, tmp_path: Path) -> None:
     """On the CPU, Triton interprets its kernels."""
-    workload = problem(tmp_path / "p")
-    workload.write_text(workload.read_text().replace("m: 64, n: 512", "m: 2, n: 64"))
-    tuner = ROOT / "workloads" / "searches" / "tuner.py"
+    shipped = shutil.copytree(ROOT / "workloads" / "searches", tmp_path / "p")
+    workload, tuner = shipped / "biased_softmax.yaml", shipped / "tuner.py"
+    small = workload.read_text().replace("m: 8192, n: 2048", "m: 2, n: 64")
+    workload.write_text(small.replace("device_mb:", "host_mb: 1, device_mb:"))
     words: list[str | Path] = ["search", workload, "--device", "cpu", "--generations", "1"]
     code = cli(*words, "--variants", "2", "--agent", f"{sys.executable} {tuner}")
     assert code == 0, cli.err

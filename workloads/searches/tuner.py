@@ -28,7 +28,7 @@ STARTS: list[Params] = [
 ]
 
 KERNEL = '''\
-"""Softmax of rows, as one Triton kernel or as operators of PyTorch."""
+"""Softmax of x / 8 + bias, as one Triton kernel or as operators of PyTorch."""
 
 import torch
 import triton
@@ -38,33 +38,35 @@ FUSED, ROWS, WARPS = {fused}, {rows}, {warps}
 
 
 @triton.jit
-def softmax_kernel(x_ptr, y_ptr, m, n, row_stride, column_stride,
+def softmax_kernel(x_ptr, bias_ptr, y_ptr, m, n, row_stride, column_stride, bias_stride,
                    ROWS: tl.constexpr, BLOCK: tl.constexpr):
     first = tl.program_id(0).to(tl.int64) * ROWS
     at = tl.arange(0, BLOCK)
+    bias = tl.load(bias_ptr + at * bias_stride, mask=at < n, other=0.0).to(tl.float32)
     for number in range(ROWS):
         row = first + number
         if row < m:
             place = x_ptr + row * row_stride + at * column_stride
-            x = tl.load(place, mask=at < n, other=-float("inf")).to(tl.float32)
+            x = tl.load(place, mask=at < n, other=-float("inf")).to(tl.float32) * 0.125 + bias
             e = tl.exp(x - tl.max(x, axis=0))
             y = (e / tl.sum(e, axis=0)).to(y_ptr.dtype.element_ty)
             tl.store(y_ptr + row * n + at, y, mask=at < n)
 
 
-def run(x, y):
+def run(x, bias, y):
     m, n = x.shape
     if not x.numel():
         return
     if not FUSED:
-        wide = x.float()
+        wide = x.float() * 0.125 + bias
         e = torch.exp(wide - wide.amax(dim=1, keepdim=True))
         y.copy_(e / e.sum(dim=1, keepdim=True))
         return
     block = triton.next_power_of_2(n)
     grid = (triton.cdiv(m, ROWS),)
     softmax_kernel[grid](
-        x, y, m, n, x.stride(0), x.stride(1), ROWS=ROWS, BLOCK=block, num_warps=WARPS
+        x, bias, y, m, n, x.stride(0), x.stride(1), bias.stride(0),
+        ROWS=ROWS, BLOCK=block, num_warps=WARPS,
     )
 '''
 
