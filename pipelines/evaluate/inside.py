@@ -97,8 +97,6 @@ def settle(directory: str) -> None:
         os.environ[name] = beside
     for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"):
         os.environ[name] = f"{beside}/{name.lower()}"
-    # Workers of the compiler would run concurrently with the calls.
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     tempfile.tempdir = None
 
 

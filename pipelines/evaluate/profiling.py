@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from perfpipe.pipelines.evaluate.load import Loaded
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.reach import hidden, paths
 from perfpipe.pipelines.evaluate.result import Judgement, Kernel, Profile
-from perfpipe.pipelines.evaluate.worker import ENVIRONMENT
+from perfpipe.pipelines.evaluate.worker import inherited
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.reading import with_files
 from perfpipe.pipelines.tools import explain, find_tool
@@ -142,7 +141,7 @@ def _asked(torch: Any, problem: Problem, case: Case, device: str, home: Path) ->
 
 def _environment(home: Path, device: str) -> dict[str, str]:
     """Return the environment: ncu's lock lies in TMPDIR, where the candidate may write."""
-    found = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    found = inherited()
     found |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
     if device == "cpu":
         found |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}

@@ -41,6 +41,16 @@ _PRINTED_BYTES = 64 << 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+def inherited() -> dict[str, str]:
+    """Return the environment of processes that load PyTorch for candidates.
+
+    PyTorch's compiler reads its settings when it is imported; its workers would run concurrently
+    with the calls.
+    """
+    found = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    return found | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+
+
 class Ended(Exception):
     """The process of a candidate ended or was killed: `why` is a status, `text` the details."""
 
@@ -65,7 +75,7 @@ class ForkServer:
         """Start one, and end it with its children; raises TaskFailed on failure."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, tempfile.TemporaryDirectory(prefix="perfpipe-forks-") as home:
-            environment = {n: os.environ[n] for n in ENVIRONMENT if n in os.environ}
+            environment = inherited()
             environment |= {"HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"}
             # Asking CUDA whether there is a GPU would keep it from working in a fork.
             environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
