@@ -76,7 +76,7 @@ def py_spy() -> str:
     found = pyspy.find()
     if found is None:
         lacking("py-spy is not installed")
-    if forked._is_restricted():
+    if pyspy._is_restricted():
         pytest.skip("processes must not read the memory of others on this machine")
     return found
 
@@ -280,7 +280,7 @@ def test_a_py_spy_that_cannot_sample_is_one_sentence(
     found: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyspy, "find", lambda: found)
-    monkeypatch.setattr(forked, "_is_restricted", lambda: False)
+    monkeypatch.setattr(pyspy, "_is_restricted", lambda: False)
     (tmp_path / "forks.py").write_text(FORKS)
     with sampling_forks(tmp_path, wanted=True) as forks:
         assert run([sys.executable, str(tmp_path / "forks.py"), "2"], env=forks.env, timeout=60).ok
@@ -321,12 +321,12 @@ def test_memory_that_must_not_be_read_is_one_sentence(monkeypatch: pytest.Monkey
     """py-spy then says only that it finds no Python."""
     said = "[2026 INFO] config\nError: No python processes found in process 7\n\nStack backtrace:\n"
     failed = run([sys.executable, "-c", f"import sys; sys.stderr.write({said!r}); sys.exit(1)"])
-    monkeypatch.setattr(forked, "_is_restricted", lambda: True)
-    assert "--cap-add=SYS_PTRACE" in forked._why(os.getpid(), failed)
-    monkeypatch.setattr(forked, "_is_restricted", lambda: False)
-    assert "No python processes found" in forked._why(os.getpid(), failed)
-    monkeypatch.setattr(forked, "_may_read", lambda pid: False)
-    assert "kernel.yama.ptrace_scope=0" in forked._why(os.getpid(), failed)
+    monkeypatch.setattr(pyspy, "_is_restricted", lambda: True)
+    assert "--cap-add=SYS_PTRACE" in pyspy.why(os.getpid(), failed)
+    monkeypatch.setattr(pyspy, "_is_restricted", lambda: False)
+    assert "No python processes found" in pyspy.why(os.getpid(), failed)
+    monkeypatch.setattr(pyspy, "_may_read", lambda pid: False)
+    assert "kernel.yama.ptrace_scope=0" in pyspy.why(os.getpid(), failed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

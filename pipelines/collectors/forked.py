@@ -7,7 +7,6 @@ from outside.
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
 import threading
@@ -15,12 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from perfpipe.errors import PerfpipeError
 from perfpipe.ingest.nsys.forked_stacks import ForkedStacks, add_to_export
 from perfpipe.pipelines.collectors import pyspy
-from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import Finished
 from perfpipe.scratch import scratch
 
@@ -40,18 +38,8 @@ _MOST_ROOTS = 8
 #: How long py-spy may take to write its trace when the program has ended, s.
 _WRITING_S = 30.0
 
-_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-
-#: The number of the capability CAP_SYS_PTRACE.
-_PTRACE = 19
-
 _LOST = "the stacks of forked processes, such as the workers of a DataLoader, were not recorded: "
-_MISSING = _LOST + "py-spy is not installed (pip install py-spy)"
-_DENIED = (
-    _LOST + "py-spy may not read the memory of the program; allow it with --cap-add=SYS_PTRACE for "
-    "a container, or with sysctl kernel.yama.ptrace_scope=0"
-)
-_UNKNOWN = _LOST + "py-spy cannot read this Python ({reason})"
+_MISSING = _LOST + pyspy.MISSING
 _NO_TIME = _LOST + "the export of nsys does not say when the recording began"
 _NO_ZERO = _LOST + "this version of py-spy does not log when its trace began"
 _NOTHING = _LOST + "the program ended before py-spy wrote a sample of them"
@@ -137,7 +125,7 @@ class Forks:
 
     def _sample(self, root: int) -> None:
         program = pyspy.find()
-        if not _is_python(root):
+        if not pyspy.is_python(root):
             self._refused.add(root)
         elif program is None:
             self._refuse(root, _MISSING)
@@ -157,9 +145,9 @@ class Forks:
                     self._traces.popleft().path.unlink(missing_ok=True)
                     self._note(_TOO_LONG)
         elif isinstance(finished, PerfpipeError):
-            self._refuse(root, _UNKNOWN.format(reason=finished))
+            self._refuse(root, _LOST + pyspy.UNKNOWN.format(reason=finished))
         elif not self._over.is_set() and Path(f"/proc/{root}").exists():
-            self._refuse(root, _why(root, finished))
+            self._refuse(root, _LOST + pyspy.why(root, finished))
 
     def _refuse(self, root: int, note: str) -> None:
         self._refused.add(root)
@@ -304,44 +292,6 @@ def _image(pid: int) -> bytes:
         return vector or bytes((place / "exe").readlink()) + (place / "cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def _is_python(pid: int) -> bool:
-    try:
-        name = PurePath(Path(f"/proc/{pid}/exe").readlink()).name
-        return name.startswith("python") or b"libpython" in Path(f"/proc/{pid}/maps").read_bytes()
-    except OSError:
-        return False
-
-
-def _why(root: int, finished: Finished) -> str:
-    """Return the reason why py-spy failed, as a sentence."""
-    said = [line for line in finished.stderr.splitlines() if line and not line.startswith("[")]
-    reason = said[0].removeprefix("Error: ") if said else exit_sentence(finished.returncode)
-    # py-spy reports a process that it may not read like one that it does not know.
-    if "Permission" in reason or not _may_read(root) or _is_restricted():
-        return _DENIED
-    return _UNKNOWN.format(reason=reason)
-
-
-def _may_read(pid: int) -> bool:
-    try:
-        os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))
-    except PermissionError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _is_restricted() -> bool:
-    """Whether this process may only read the memory of its child processes, as py-spy has none."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
-        privileges = int(status.partition("CapEff:")[2].split()[0], 16)
-        return _YAMA.read_text(encoding="utf-8").strip() != "0" and not privileges >> _PTRACE & 1
-    except (OSError, ValueError, IndexError):
-        return False
 
 
 def _size(traces: deque[pyspy.Trace]) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import calendar
+import os
 import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from perfpipe.ingest.frames import Frame, Stack
 from perfpipe.ingest.torch.trace_json import TraceJson
+from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import Finished, run
 
 #: Samples per second, and half of the time between two of them, us.
@@ -38,6 +40,19 @@ _THREAD = re.compile(r"thread \((\d+)\)")
 _BOOTSTRAP = ("_bootstrap", "multiprocessing/process.py")
 
 _PIECE = 1 << 20
+
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+#: The number of the capability CAP_SYS_PTRACE.
+_PTRACE = 19
+
+#: Why there are no stacks.
+MISSING = "py-spy is not installed (pip install py-spy)"
+DENIED = (
+    "py-spy may not read the memory of the program; allow it with --cap-add=SYS_PTRACE for a "
+    "container, or with sysctl kernel.yama.ptrace_scope=0"
+)
+UNKNOWN = "py-spy cannot read this Python ({reason})"
 
 
 @dataclass(frozen=True)
@@ -227,3 +242,42 @@ class _Thread:
     def until(self, end_us: int) -> Interval:
         state = self.state
         return Interval(self.start_us, end_us, state.pid, state.tid, state.stack)
+
+
+def is_python(pid: int) -> bool:
+    """Return whether a process is a Python interpreter, or has one as a library."""
+    try:
+        name = PurePath(Path(f"/proc/{pid}/exe").readlink()).name
+        return name.startswith("python") or b"libpython" in Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return False
+
+
+def why(root: int, finished: Finished) -> str:
+    """Return why py-spy failed on a process."""
+    said = [line for line in finished.stderr.splitlines() if line and not line.startswith("[")]
+    reason = said[0].removeprefix("Error: ") if said else exit_sentence(finished.returncode)
+    # py-spy reports a process that it may not read like one that it does not know.
+    if "Permission" in reason or not _may_read(root) or _is_restricted():
+        return DENIED
+    return UNKNOWN.format(reason=reason)
+
+
+def _may_read(pid: int) -> bool:
+    try:
+        os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_restricted() -> bool:
+    """Whether this process may only read the memory of its child processes, as py-spy has none."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+        privileges = int(status.partition("CapEff:")[2].split()[0], 16)
+        return _YAMA.read_text(encoding="utf-8").strip() != "0" and not privileges >> _PTRACE & 1
+    except (OSError, ValueError, IndexError):
+        return False
