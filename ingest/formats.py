@@ -172,6 +172,15 @@ FORMATS = {
             ambiguous=True,
         ),
         Format(
+            "attached",
+            "attached",
+            "samples of perfpipe attach (JSON)",
+            lambda content: content.begins(r'\s*\{\s*"perfpipe_attached"\s*:'),
+            reader="perfpipe.ingest.attached:read_attached",
+            endings=(".json",),
+            ambiguous=True,
+        ),
+        Format(
             "torch-kineto",
             "torch",
             "torch.profiler traces (Kineto JSON)",

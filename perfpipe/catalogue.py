@@ -22,7 +22,8 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
         (
             "kind",
             "VARCHAR",
-            "kind of report: ncu, nsys, torch, or modules (from perfpipe run --modules)",
+            "kind of report: ncu, nsys, torch, modules (from perfpipe run --modules), or attached "
+            "(from perfpipe attach)",
         ),
         ("format", "VARCHAR", "format of the input file"),
         ("source_name", "VARCHAR", "name of the input file"),

@@ -62,8 +62,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One report: `kind` is ncu, nsys, torch or modules; `sha256` is of the decompressed input.
+    """One report: `kind` is ncu, nsys, torch, modules or attached.
 
+    `sha256` is that of the decompressed input.
     `lost_pct` is the largest share of lost or damaged rows in a table of the input, %.
     `missed_pct` is the share of GPU work that the profiler recorded incorrectly or not at all, %,
     and `missed` says which.

@@ -25,6 +25,9 @@ Scalar = bool | int | float | str
 #: Timing method if perfpipe timed the steps of a program that prints no times.
 OBSERVED = "observed"
 
+#: How a run was collected if its program was looked at while it ran, or started to be looked at.
+ATTACH, DETACH = "attach", "detach"
+
 #: Failure of a task that reached the time limit of its job.
 TIME_LIMIT = "time_limit"
 
@@ -375,7 +378,9 @@ class RunRecord:
     workload: str = field(metadata=column("VARCHAR", "name of the workload"))
     collector: str = field(
         metadata=column(
-            "VARCHAR", "how the data was collected: all, timing, nsys, ncu, torch or replay"
+            "VARCHAR",
+            "how the data was collected: all, timing, nsys, ncu, torch or replay; attach if the "
+            "program was running, detach if it was started to be attached to",
         )
     )
     started_at: str = field(metadata=column("VARCHAR", "start time, UTC"))
@@ -400,6 +405,11 @@ class RunRecord:
     def replayed(self) -> bool:
         """Whether nothing was measured."""
         return self.collector == "replay"
+
+    @property
+    def launched(self) -> bool:
+        """Whether programs were launched to be measured from start to end."""
+        return self.collector not in ("replay", ATTACH, DETACH)
 
     def write(self, path: Path) -> None:
         """Write the record and its directory; raises StoreError for an unusable run id."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -44,6 +45,12 @@ def test_every_declared_table_is_shown(
     ids = stored(*captures, *jobs, *more)
     trace = DATA / "torch" / "train_step.kineto.json.gz"
     assert cli("ingest", trace) == 0
+    ids.append(cli.out.split()[0])
+    # The machine of this capture has no GPU.
+    content = json.loads(lzma.decompress((DATA / "attached/pool.json.xz").read_bytes()))
+    content["gpus"] = [[0, 0, "NVIDIA H200", 31.0, 10**9, 10**8, 300.5, 1980.0]]
+    (tmp_path / "attached.json").write_text(json.dumps(content))
+    assert cli("ingest", tmp_path / "attached.json") == 0
     ids.append(cli.out.split()[0])
     file = tmp_path / "report.json"
     assert cli("report", *ids, "--window", "whole", "--json", file) == 0

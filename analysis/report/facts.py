@@ -13,7 +13,7 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list
 from perfpipe.model import public_name
 from perfpipe.model import tables as stored_tables
-from perfpipe.runrecord import RunRecord
+from perfpipe.runrecord import DETACH, RunRecord
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Fact, Source
 
@@ -279,6 +279,8 @@ def nothing_of(scope: Scope) -> str:
         return f"no category other than compute takes {least:g} % or more of the analyzed time"
     if not scope.kinds:
         return "no report was collected"
+    if not scope.profiled:
+        return "findings need a timeline or profiled kernels"
     return f"no kernel was classified: {_without_sol(scope)}"
 
 
@@ -325,6 +327,8 @@ def _without_budget(scope: Scope) -> str:
 
 def _unprofiled(scope: Scope) -> str:
     """Return why there is no report of a profiler."""
+    if scope.run is not None and scope.run.collector == DETACH:
+        return "the program was started to be attached to (perfpipe attach makes a run of its own)"
     status = scope.run.status if scope.run is not None else ""
     if status == "interrupted":
         return "the run was interrupted (perfpipe run --resume continues it)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfpipe.analysis.report import facts, tried
-from perfpipe.analysis.report.opening import comparisons, kernels, searches, steps, sweeps
+from perfpipe.analysis.report.opening import comparisons, kernels, running, searches, steps, sweeps
 from perfpipe.analysis.report.opening.actions import MOST, actions_of
 from perfpipe.analysis.report.opening.gpus import longest
 from perfpipe.analysis.report.opening.parts import Part, lever
@@ -17,7 +17,7 @@ from perfpipe.units import counted
 from perfpipe.viewmodel import Fact, Finding, Opening, Source
 
 #: Views that are read here.
-VIEWS = (*sweeps.VIEWS, *steps.VIEWS, *kernels.VIEWS, *tried.VIEWS)
+VIEWS = (*sweeps.VIEWS, *steps.VIEWS, *kernels.VIEWS, *tried.VIEWS, *running.VIEWS)
 
 #: Tiles on the first screen; the last of a part's own gives way to the largest lever.
 _TILES = 4
@@ -36,7 +36,7 @@ def opening_of(
     with a step, else with the kernels.  A screen about a step is about one configuration, or job:
     the slowest.
     """
-    part = _part(scope) or Part(otherwise)
+    part = running.with_running(scope, _part(scope)) or Part(otherwise)
     actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
     if scope.compared is None:
         actions = (*searches.next_of(scope), *actions)[:MOST]

@@ -10,6 +10,7 @@ from perfpipe.analysis.report.declare import SectionSpec, TableSpec
 ORDER = (
     "budget",
     "tried",
+    "running",
     "categories",
     "bounds",
     "kernels",
