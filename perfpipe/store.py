@@ -41,6 +41,10 @@ log = logging.getLogger(__name__)
 WRITING = ".tmp-"
 TRASH = ".trash-"
 
+#: Directory with an empty file for each program that `perfpipe run --detach` started, until its end
+#: is recorded.
+DETACHED = "detached"
+
 #: How often segments are listed again if they change meanwhile.
 _ATTEMPTS = 5
 

@@ -20,6 +20,7 @@ from perfpipe.visible import visible_line
 GROUPS = {
     "Start": {
         "run": "Run a program under nsys and ncu, ingest the results, and report.",
+        "attach": "Show what a program that already runs is doing, without stopping it.",
         "try": "Try the advice on a program: measure the gain, and compare the results.",
         "report": "Write a report on a run or on ingested profiler reports.",
         "compare": "Show what changed between two runs.",

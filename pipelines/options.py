@@ -19,7 +19,7 @@ from perfpipe.errors import InputError
 from perfpipe.functions import scalar
 from perfpipe.pipelines.query_timeout import TIME_VARIABLE, USUAL_S
 from perfpipe.pipelines.settings import stated
-from perfpipe.store import STORE_VARIABLE, Store
+from perfpipe.store import DETACHED, STORE_VARIABLE, Store
 from perfpipe.windows import STEADY, WINDOWS
 
 if TYPE_CHECKING:
@@ -40,8 +40,13 @@ store_option: Callable[[Any], Any] = click.option(
 
 
 def resolve_store(path: str | None, *, must_exist: bool = False) -> Store:
-    """Return the store given by --store."""
-    return Store.locate(path, must_exist=must_exist)
+    """Return the store given by --store, with the ends of detached programs in their runs."""
+    store = Store.locate(path, must_exist=must_exist)
+    if (store.root / DETACHED).is_dir():
+        from perfpipe.pipelines.attaching.detaching import settle
+
+        settle(store)
+    return store
 
 
 def json_option(help_text: str = "Print JSON.") -> Callable[[Any], Any]:

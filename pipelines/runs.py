@@ -88,7 +88,7 @@ class Run:
         # Records have the words without secrets.
         words = words and hide_words(words)
         named = [run for run in store.runs() if run.workload == workload and run.words == words]
-        return [run for run in named if not run.replayed]
+        return [run for run in named if run.launched]
 
     def results(self) -> dict[str, TaskResult]:
         """Return the complete results of this run, by task key."""

@@ -23,6 +23,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VALUED = {"--export", "--output", "--type", "--set", "--section", "--metrics", "--kernel-name"}
+#: Options of commands that `--help` lists.
+INTERACTIVE = {
+    "launch": ("--session-new", "--trace", "--cuda-graph-trace"),
+    "start": ("--session", "--sample", "--cpuctxsw", "--output", "--force-overwrite"),
+}
 FAULTS = {
     "permission": ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", 1, False),
     "nothing": ("==WARNING== No kernels were profiled.", 0, False),
@@ -40,6 +45,7 @@ FAULTS = {
 def main() -> int:
     name, words = Path(sys.argv[0]).name, sys.argv[1:]
     if words[-1] == "--help":
+        print(" ".join(INTERACTIVE.get(words[0], ())))
         print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
         print((HERE / "HELP").read_text() if (HERE / "HELP").exists() else "")
         return 0
@@ -48,6 +54,8 @@ def main() -> int:
     if name == "QdstrmImporter":
         Path(words[1].partition("=")[2]).write_text(Path(words[0].partition("=")[2]).read_text())
         return 0
+    if name == "nsys" and words[0] in ("launch", "start", "stop", "cancel", "shutdown"):
+        return interactive(words, fault)
     if name == "nsys" and words[0] == "export":
         target = next(w.partition("=")[2] for w in words if w.startswith("--output="))
         if not Path(words[-1]).is_file():
@@ -90,6 +98,33 @@ def main() -> int:
         Path(target).write_bytes(content[: len(content) // 2] if fault == "truncated" else content)
     else:
         Path(target).write_text("recorded")
+    return 0
+
+
+def interactive(words: list[str], fault: str) -> int:
+    """Keep sessions as directories; one that records has a file with the path of its report."""
+    options = dict(w.removeprefix("--").partition("=")[::2] for w in words if w.startswith("--"))
+    session = HERE / "sessions" / (options.get("session") or options["session-new"])
+    records = session / "records"
+    if words[0] == "launch":
+        session.mkdir(parents=True)
+        at = next(i for i, w in enumerate(words) if i and not w.startswith("-"))
+        return subprocess.run(words[at:]).returncode
+    if not session.is_dir() or fault == f"session-{words[0]}":
+        print(f"The session {session.name} does not exist.", file=sys.stderr)
+        return 1
+    if words[0] == "start":
+        records.write_text(options["output"])
+    elif words[0] in ("stop", "cancel") and not records.exists():
+        print("No collection is active.", file=sys.stderr)
+        return 1
+    elif words[0] == "stop":
+        Path(records.read_text()).write_text("recorded")
+        records.unlink()
+    elif words[0] == "cancel":
+        records.unlink()
+    elif options.get("kill") == "none":
+        shutil.rmtree(session)
     return 0
 
 

@@ -90,8 +90,19 @@ def _run(number: int, run: RunRecord, store: Store) -> dict[str, Any]:
         "shortest_ms": times[0] if times else None,
         "longest_ms": times[-1] if times else None,
         "machine": _machine(run),
-        "headline": headline_of(store, run),
+        "headline": headline_of(store, run) or _still(store, run, f"@{number}"),
     }
+
+
+def _still(store: Store, run: RunRecord, name: str) -> str | None:
+    """Return what is said of a run whose program was detached and still runs."""
+    from perfpipe.runrecord import DETACH
+
+    if run.collector != DETACH or run.status != "running":
+        return None
+    from perfpipe.pipelines.attaching.detaching import line_of
+
+    return line_of(store, run.run_id, name)
 
 
 def _machine(run: RunRecord) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.console import progress, say
@@ -115,6 +116,7 @@ class RunOptions:
     save: Path | None
     force: bool
     dry_run: bool
+    detach: bool
     resume: bool
     rerun_failed: bool
     as_json: bool
@@ -171,6 +173,12 @@ class RunOptions:
 @click.option("--force", is_flag=True, help="Let --save overwrite an existing file.")
 @click.option(
     "--dry-run", is_flag=True, help="Print configurations and commands without running them."
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Start the program once, prepared for 'perfpipe attach', and return at once: the program "
+    "continues after perfpipe, and its output is kept in files.",
 )
 @click.option(
     "--resume",
@@ -251,6 +259,9 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     it started is terminated.  --resume continues the run.
     """
     options, args = RunOptions(**given), ctx.meta["args"]
+    if options.detach:
+        _detach(ctx, options)
+        return
     workload, path, program = _subject(options, args)
     tasks = planned_tasks(workload, path, options.filters)
     if options.dry_run:
@@ -288,6 +299,35 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
             quiet=options.as_json,
         )
     raise_for_status(record)
+
+
+#: Options that --detach takes, besides the program.
+_DETACHED = frozenset(
+    ("workload", "program", "detach", "collector", "env", "cwd", "as_json", "store_path")
+)
+
+
+def _detach(ctx: click.Context, options: RunOptions) -> None:
+    """Start a program that outlives perfpipe."""
+    from perfpipe.pipelines.attaching.detaching import detach
+
+    if options.program is None:
+        raise InputError("--detach needs a program after --")
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in _DETACHED:
+            raise InputError(f"--detach and {parameter.opts[-1]} exclude each other")
+    program = program_of(options.program, env=options.env, cwd=options.cwd)
+    store = resolve_store(options.store_path)
+    run, own = detach(program, options.collector, store)
+    if options.as_json:
+        click.echo(json_document(run=asdict(run.record), pid=own.pid, session=own.session))
+        return
+    option = f" {store.option}" if store.option else ""
+    click.echo(f"{run.record.run_id}  process {own.pid}")
+    say(f"its output: {run.directory / 'tasks' / '000-detach'}/plain.out and plain.err")
+    say(f"to look at it: perfpipe attach @1{option}")
 
 
 def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Program | None]:

@@ -126,6 +126,27 @@ class Cluster:
             found |= {re.split(r"[_+;|]", line)[0] for line in _with(comment, done.stdout)}
         return sorted(found, key=int)
 
+    def nodes_of(self, job: str) -> list[str]:
+        """Return the nodes of a job that runs; raises TaskFailed if it does not, and why."""
+        queue = self._run("squeue", "-h", "-a", "-j", job, "-o", "%T|%N")
+        if not queue.ok and _UNKNOWN_JOB not in queue.stderr:
+            raise (Unreachable if queue.away else TaskFailed)(queue.complaint())
+        rows = [line.partition("|") for line in queue.stdout.splitlines() if line.strip()]
+        running = [nodes for state, _, nodes in rows if state == "RUNNING"]
+        if not rows:
+            raise TaskFailed(f"job {job} is not in the queue: it has ended, or does not exist")
+        if not running:
+            raise TaskFailed(f"job {job} does not run: it is {rows[0][0]}")
+        return self._call("scontrol", "show", "hostnames", running[0]).split()
+
+    def processes_of(self, job: str, node: str | None, step: str | None) -> list[int]:
+        """Return the processes of a job on this node, without those of a step."""
+        where = [node] if node else []
+        answer = self._call("scontrol", "listpids", job, *where)
+        rows = [line.split() for line in answer.splitlines()[1:]]
+        # PID JOBID STEPID LOCALID GLOBALID
+        return [int(row[0]) for row in rows if len(row) == 5 and row[2] != step]
+
     def limits(self) -> Limits:
         """Return the limits of the cluster."""
         config = self._call("scontrol", "show", "config")
