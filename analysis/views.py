@@ -31,10 +31,13 @@ from perfpipe.analysis.finding_files import FindingFile, advice_sql, claims_sql,
 from perfpipe.analysis.metrics import metrics, metrics_view_sql
 
 #: Folders of analysis/sql, lower ones first; `names` reads reports of both profilers.
-LAYERS = ("ncu", "names", "nsys", "joined")
+LAYERS = ("ncu", "serving", "names", "nsys", "joined")
 
-#: Those that have no rows without a report of a profiler.
-PROFILERS = ("ncu", "nsys")
+#: Those that have no rows without a report of a profiler, or of a load generator.
+PROFILERS = ("ncu", "nsys", "serving")
+
+#: Tables of loads on a server.
+_OF_LOADS = ("request_loads", "requests", "request_tokens")
 
 _MATERIALIZE = "-- @materialize"
 _CREATE = re.compile(r"^CREATE VIEW (\w+) AS$", re.MULTILINE)
@@ -96,6 +99,8 @@ def views() -> dict[str, View]:
 
 def layer_of(table: str) -> str:
     """Return the layer of a table of the data model: the profiler that it comes from."""
+    if table in _OF_LOADS:
+        return "serving"
     return "ncu" if table.startswith("ncu_") else "nsys"
 
 

@@ -72,6 +72,11 @@ _TEXTS = (
         f"output of AMD's rocprof; record the program with torch.profiler, and give the {TORCH}",
     ),
     (
+        rb'(?s)\A\s*\{.{0,4000}"request_throughput" ?: ?\{\s*"unit"',
+        "AIPerf's statistics, without the requests; give profile_export.jsonl, next to it "
+        "(--export-level records)",
+    ),
+    (
         rb"\A\s*\[\s*\[\s*-?\d",
         "a memory timeline of torch.profiler, which has no kernels; record with "
         f"profile_memory=True, and give the {TORCH}",

@@ -98,6 +98,8 @@ def _load(place: str) -> Callable[..., Any]:
     return found
 
 
+_SERVING = "perfpipe.ingest.serving.reader:read_serving"
+
 #: In the order of detection.
 FORMATS = {
     form.name: form
@@ -177,6 +179,50 @@ FORMATS = {
             "samples of perfpipe attach (JSON)",
             lambda content: content.begins(r'\s*\{\s*"perfpipe_attached"\s*:'),
             reader="perfpipe.ingest.attached:read_attached",
+            endings=(".json",),
+            ambiguous=True,
+        ),
+        Format(
+            "requests",
+            "serving",
+            "requests of a load (JSON lines)",
+            lambda content: content.begins(
+                r'\s*\{(?:\s*"perfpipe"\s*:\s*"load"|[^{}]*"(?:planned|sent)_ns"\s*:)'
+            ),
+            reader=_SERVING,
+            endings=(".jsonl",),
+            ambiguous=True,
+        ),
+        Format(
+            "aiperf",
+            "serving",
+            "requests of AIPerf (profile_export.jsonl)",
+            lambda content: content.begins(
+                r'\s*\{\s*"metadata"\s*:\s*\{[^{}]*"request_start_ns"\s*:'
+            ),
+            reader=_SERVING,
+            endings=(".jsonl",),
+            ambiguous=True,
+        ),
+        Format(
+            "guidellm",
+            "serving",
+            "benchmarks of guidellm (benchmarks.json)",
+            lambda content: content.begins(
+                r'\s*\{\s*"metadata"\s*:\s*\{[^{}]*"guidellm_version"\s*:'
+            ),
+            reader=_SERVING,
+            endings=(".json",),
+            ambiguous=True,
+        ),
+        Format(
+            "vllm-bench",
+            "serving",
+            "results of vllm bench serve (--save-detailed)",
+            lambda content: content.begins(
+                r'\s*\{\s*"date"\s*:\s*"[^"]*"\s*,\s*"(?:endpoint_type|backend)"\s*:'
+            ),
+            reader=_SERVING,
             endings=(".json",),
             ambiguous=True,
         ),

@@ -13,7 +13,7 @@ State = tuple[tuple[str, int, int, int, bytes], ...]
 class Input:
     """An input file or directory, with everything already known about it.
 
-    `kind` is ncu, nsys or torch.  `file_sha256` is the checksum of the file as stored; `sha256` and
+    `kind` is that of its format.  `file_sha256` is the checksum of the file as stored; `sha256` and
     `size` (bytes) are those of its content at `content`, for a compressed file only after it is
     opened.  `state` is the state of its files when they were hashed.
     """

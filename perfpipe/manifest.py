@@ -62,10 +62,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One report: `kind` is ncu, nsys, torch, modules or attached.
+    """One report: `kind` is ncu, nsys, torch, modules, attached or serving.
 
-    `sha256` is that of the decompressed input.
-    `lost_pct` is the largest share of lost or damaged rows in a table of the input, %.
+    `sha256` is of the decompressed input, `lost_pct` the largest share of lost or damaged rows in
+    one of its tables, %.
     `missed_pct` is the share of GPU work that the profiler recorded incorrectly or not at all, %,
     and `missed` says which.
     """

@@ -20,7 +20,7 @@ from perfpipe.model import tables
 from perfpipe.store import Store
 
 #: Steps and sampled metrics; unified memory; two ranks; profiled launches of the first one's kernels;
-#: stacks.
+#: stacks; requests to a server, which lie on the first timeline.
 INPUTS = (
     "nsys/gpumetrics.sqlite",
     "unified/prefetch.sqlite",
@@ -30,6 +30,7 @@ INPUTS = (
     "ncu/block.ncu-rep",
     "ncu/visible.ncu-rep",
     "stacks/tensor_loop.sqlite",
+    "serving/loads.jsonl",
 )
 PUBLIC = [name for name, view in views().items() if view.public]
 

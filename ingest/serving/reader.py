@@ -1,0 +1,100 @@
+"""Writes the tables of requests from the files of load generators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perfpipe.errors import InputError, brief
+from perfpipe.ingest.builder import ReportBuilder
+from perfpipe.ingest.serving import aiperf, guidellm, own, vllm
+from perfpipe.ingest.serving.loads import OBJECTIVES, Load, Request
+from perfpipe.secrets import hidden
+
+#: What reads a file, by its format.
+READERS: dict[str, Callable[[Path, Path], Sequence[Load]]] = {
+    "requests": lambda path, _: own.loads_of(_text(path).splitlines()),
+    "aiperf": lambda path, beside: aiperf.read(_text(path).splitlines(), beside),
+    "guidellm": lambda path, _: guidellm.read(path.read_bytes()),
+    "vllm-bench": lambda path, _: vllm.read(_text(path)),
+}
+
+
+def read_serving(builder: ReportBuilder) -> None:
+    """Read the loads of a file; raises InputError if it has no requests."""
+    source = builder.source
+    loads = read_loads(source.format, source.content, source.path)
+    if not any(load.requests for load in loads):
+        raise InputError(f"{source.path}: there are no requests in this file")
+    builder.facts.tool_version = loads[0].generator
+    starts = [load.span_ns[0] for load in loads if load.clock == "utc"]
+    if known := [start for start in starts if start is not None]:
+        stamp = datetime.fromtimestamp(min(known) // 10**9, UTC)
+        builder.facts.captured_at = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+    _write(builder, loads)
+
+
+def read_loads(form: str, content: Path, path: Path) -> Sequence[Load]:
+    """Return the loads of a file of a format; `path` is how the user names it.
+
+    Raises InputError with one sentence if the file is not of this format.
+    """
+    try:
+        return READERS[form](content, path.parent)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {brief(error, 300)}") from error
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8-sig")
+
+
+def _write(builder: ReportBuilder, loads: Sequence[Load]) -> None:
+    placed = [(number, load, own) for number, load in enumerate(loads) for own in load.requests]
+    builder.write("request_loads", _columns_of_loads(loads), len(loads))
+    names = (
+        "planned_ns", "sent_ns", "first_token_ns", "last_token_ns", "end_ns", "input_tokens",
+        "output_tokens", "tokens_from", "status", "bytes",
+    )  # fmt: skip
+    columns = {name: [getattr(own, name) for *_, own in placed] for name in names}
+    columns |= {
+        "request_id": list(range(len(placed))),
+        "load_id": [number for number, *_ in placed],
+        "phase": [load.phase for _, load, _ in placed],
+        "rate": [load.rate for _, load, _ in placed],
+        "reason": [own.reason and hidden(brief(own.reason)) for *_, own in placed],
+    }
+    builder.write("requests", columns, len(placed))
+    _write_tokens(builder, [own for *_, own in placed])
+
+
+def _columns_of_loads(loads: Sequence[Load]) -> dict[str, list[object]]:
+    same = (
+        "phase", "rate", "arrivals", "generator", "clock", "window_start_ns", "window_end_ns",
+        "capture", "ended_by",
+    )  # fmt: skip
+    columns: dict[str, list[object]] = {
+        name: [getattr(load, name) for load in loads] for name in same
+    }
+    columns["load_id"] = list(range(len(loads)))
+    columns["started_ns"] = [load.span_ns[0] for load in loads]
+    columns["ended_ns"] = [load.span_ns[1] for load in loads]
+    for name in OBJECTIVES:
+        columns[f"slo_{name}_ms"] = [load.slo_ms.get(name) for load in loads]
+    return columns
+
+
+def _write_tokens(builder: ReportBuilder, requests: Sequence[Request]) -> None:
+    ids = [at for at, own in enumerate(requests) for _ in own.token_ns]
+    if not ids:
+        builder.lacks("request_tokens", "the file has no arrival times of tokens")
+        return
+    columns = {
+        "request_id": ids,
+        "position": [at for own in requests for at in range(len(own.token_ns))],
+        "time_ns": [time for own in requests for time in own.token_ns],
+    }
+    builder.write("request_tokens", columns, len(ids))
