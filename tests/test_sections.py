@@ -41,6 +41,7 @@ def test_every_declared_table_is_shown(
         "nsys/memory_pool.sqlite",
         "stacks/modules.sqlite",
         "stacks/json_step.sqlite",
+        "serving/loads.jsonl",
     )
     ids = stored(*captures, *jobs, *more)
     trace = DATA / "torch" / "train_step.kineto.json.gz"

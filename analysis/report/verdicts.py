@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.analysis import runs
-from perfpipe.analysis.report import facts, running
+from perfpipe.analysis.report import facts, running, serving
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.search_story import story
@@ -100,6 +100,8 @@ def statements_of(scope: Scope) -> Iterator[Fact]:
         yield Fact("", text, Source("run_efficiency", (scope.run.run_id,)))
     if scope.compared is not None:
         yield from scope.compared.statements
+    for text in serving.sentences(scope):
+        yield Fact("", text, Source("serving_rates", scope.reports))
     of_step = of_steps(scope)
     for text, view in (
         (_timelines(scope), "timeline_bottleneck"),

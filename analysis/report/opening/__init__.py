@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfpipe.analysis.report import facts, tried
-from perfpipe.analysis.report.opening import comparisons, kernels, running, searches, steps, sweeps
+from perfpipe.analysis.report.opening import (
+    comparisons,
+    kernels,
+    running,
+    searches,
+    servers,
+    steps,
+    sweeps,
+)
 from perfpipe.analysis.report.opening.actions import MOST, actions_of
 from perfpipe.analysis.report.opening.gpus import longest
 from perfpipe.analysis.report.opening.parts import Part, lever
@@ -17,7 +25,14 @@ from perfpipe.units import counted
 from perfpipe.viewmodel import Fact, Finding, Opening, Source
 
 #: Views that are read here.
-VIEWS = (*sweeps.VIEWS, *steps.VIEWS, *kernels.VIEWS, *tried.VIEWS, *running.VIEWS)
+VIEWS = (
+    *servers.VIEWS,
+    *sweeps.VIEWS,
+    *steps.VIEWS,
+    *kernels.VIEWS,
+    *tried.VIEWS,
+    *running.VIEWS,
+)
 
 #: Tiles on the first screen; the last of a part's own gives way to the largest lever.
 _TILES = 4
@@ -32,9 +47,9 @@ def opening_of(
 
     `otherwise` is the verdict where there is nothing else to say.
 
-    A search begins with its winner, a sweep with how its configurations compare, other reports
-    with a step, else with the kernels.  A screen about a step is about one configuration, or job:
-    the slowest.
+    A search begins with its winner, a server with its latencies, a sweep with how its
+    configurations compare, other reports with a step, else with the kernels.  A screen about a step
+    is about one configuration, or job: the slowest.
     """
     part = running.with_running(scope, _part(scope)) or Part(otherwise)
     actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
@@ -70,6 +85,8 @@ def _part(scope: Scope) -> Part | None:
         return comparisons.change_of(scope.compared)
     if scope.history is not None:
         return searches.search_of(scope)
+    if (server := servers.server_of(scope)) is not None:
+        return server
     return sweeps.sweep_of(scope) or steps.steps_of(scope) or kernels.kernels_of(scope)
 
 

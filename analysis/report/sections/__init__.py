@@ -10,6 +10,7 @@ from perfpipe.analysis.report.declare import SectionSpec, TableSpec
 ORDER = (
     "budget",
     "tried",
+    "serving",
     "running",
     "categories",
     "bounds",

@@ -1,0 +1,117 @@
+"""Latency of a server against the rate of requests."""
+
+from __future__ import annotations
+
+from perfpipe.analysis.report.declare import LABEL, Col, Missing, SectionSpec, TableSpec
+from perfpipe.analysis.report.scope import Scope
+from perfpipe.database import in_list
+
+#: Which load a row is about.
+_LOAD = (
+    LABEL,
+    Col("phase", "Profiler", sql="nullif(phase, 'plain')"),
+    Col("rate", "Rate", "number", "requests/s"),
+)
+
+_BY_METRIC = "list_position(['ttft', 'tpot', 'itl', 'e2e', 'client_wait'], metric)"
+
+
+class _LoadTable(TableSpec):
+    """A table of loads on a server."""
+
+    def wanted(self, scope: Scope) -> bool:
+        return bool(scope.kinds.get("serving"))
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return (self.view, "_labels")
+
+    def sql(self, columns: str, scope: Scope) -> str:
+        return f"""
+            SELECT {columns} FROM {self.view} LEFT JOIN _labels USING (report_id)
+            WHERE report_id IN {in_list(scope.reports)} AND {self.where}
+            ORDER BY position NULLS LAST, label, report_id, {self.order}
+        """
+
+
+RATES = _LoadTable(
+    "serving_rates",
+    "Latency against rate",
+    (
+        *_LOAD,
+        Col("requests", "Requests", "int"),
+        Col("error_pct", "Failed", "pct", "%"),
+        Col("requests_per_s", "Answered", "number", "requests/s"),
+        Col("output_tokens_per_s", "Tokens", "number", "tokens/s"),
+        Col("ttft_p50_ms", "TTFT p50", "number", "ms"),
+        Col("ttft_p95_ms", "TTFT p95", "number", "ms"),
+        Col("ttft_p99_ms", "TTFT p99", "number", "ms", detail=True),
+        Col("tpot_p50_ms", "TPOT p50", "number", "ms"),
+        Col("tpot_p95_ms", "TPOT p95", "number", "ms"),
+        Col("e2e_p50_ms", "End to end p50", "number", "ms"),
+        Col("e2e_p95_ms", "End to end p95", "number", "ms"),
+        Col("e2e_p99_ms", "End to end p99", "number", "ms", detail=True),
+        Col("good_pct", "Good", "pct", "%"),
+        Col("good_per_s", "Goodput", "number", "requests/s"),
+        Col(
+            "saturated", "Saturated", sql="if(saturated, 'yes', if(saturated IS NULL, NULL, 'no'))"
+        ),
+        Col("slo", "Objectives", detail=True),
+        Col("arrivals", "Arrivals", detail=True),
+        Col("client_wait_max_ms", "Longest wait in the client", "number", "ms", detail=True),
+        Col("latency_growth", "Growth of latency", "number", "s/s", detail=True),
+        Col("backlog_pct", "Growth of the backlog", "pct", "% of arrivals", detail=True),
+        Col("errors", "Reason of failures", detail=True),
+        Col("ended_by", "Ended early by", detail=True),
+    ),
+    order="phase != 'plain', phase, rate, load_id",
+    headline=1,
+    key="TTFT p95 {ttft_p95_ms}, end to end p95 {e2e_p95_ms}",
+)
+
+LATENCIES = _LoadTable(
+    "serving_latencies",
+    "Latencies, and how many values they rest on",
+    (
+        *_LOAD,
+        Col("metric", "Latency"),
+        Col("requests", "Requests", "int"),
+        Col("samples", "Values", "int"),
+        Col("mean_ms", "Mean", "number", "ms"),
+        Col("p50_ms", "p50", "number", "ms"),
+        Col("p95_ms", "p95", "number", "ms"),
+        Col("p99_ms", "p99", "number", "ms"),
+        Col("max_ms", "Max", "number", "ms"),
+        Col("missing", "Not known"),
+    ),
+    order=f"phase != 'plain', phase, rate, load_id, {_BY_METRIC}",
+    folded=True,
+)
+
+OVERHEAD = _LoadTable(
+    "serving_overhead",
+    "Profiler overhead of the server",
+    (
+        LABEL,
+        Col("profiler", "Profiler"),
+        Col("rate", "Rate", "number", "requests/s"),
+        Col("metric", "Latency"),
+        Col("plain_ms", "Without a profiler", "number", "ms"),
+        Col("traced_ms", "In the captured window", "number", "ms"),
+        Col("overhead_pct", "Overhead", "change", "%"),
+        Col("plain_samples", "Values without a profiler", "int", detail=True),
+        Col("traced_samples", "Values in the window", "int", detail=True),
+        Col("missing", "Not known", detail=True),
+    ),
+    order=f"profiler, rate, {_BY_METRIC}",
+)
+
+SECTION = SectionSpec(
+    "serving",
+    "Server under load",
+    Missing(
+        "no load was put on a server",
+        perfpipe="run it with 'perfpipe run --serve SERVER --ready URL --rate RATES'",
+    ),
+    (RATES, LATENCIES, OVERHEAD),
+)
