@@ -137,6 +137,8 @@ schema workload` prints the JSON Schema for editors.
 - The wrapper in `execution` is prepended to every command.  `{kind: ssh, wrapper: [ssh, gpu1],
   directory: ...}` runs the program on another machine, which must have the program's files, and
   copies the reports back.  `kind: srun` is for nodes that share the file system with this machine.
+- With `serve`, the command is a server, and perfpipe [puts loads on it](serving.md).  Parameters
+  are replaced in `ready`, `url`, `load`, `rate` and `traces` too.
 - `levers` are changes of your own that `perfpipe try` measures like its own levers.  A lever sets
   environment variables, changes parameters of the command, applies a patch, runs a build command,
   or does several of these.  The patch and the build change an overlay or a copy of the working

@@ -238,8 +238,8 @@ class TaskResult:
         metadata=column(
             "VARCHAR",
             "kind of failure: wrong_result, invalid_time, out_of_resources, timeout, time_limit "
-            "(of the job), crash, profiler, tool_missing or not_recorded; in a batch, it may also "
-            "be a job state",
+            "(of the job), crash, profiler, tool_missing or not_recorded; of a server: not_ready, "
+            "server_ended (under load) or load; in a batch, it may also be a job state",
         ),
     )
     generation: int | None = field(

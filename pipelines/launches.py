@@ -21,6 +21,14 @@ _UNDER = {
     "modules": ("under nsys", "for the GPU time of PyTorch's modules"),
 }
 
+#: The same for servers.
+_SERVED = {
+    "plain": ("without a profiler", "for the latencies at each rate"),
+    "nsys": ("under nsys", "for the timeline of a window of each load"),
+    "torch": ("with its own torch.profiler", "for the operators in a window of each load"),
+    "ncu": ("under ncu", "for the counters of kernels from the timeline"),
+}
+
 #: What ncu does if it replays the whole program.
 _ANEW = "; ncu starts the program anew for each pass (replay_mode)"
 
@@ -32,6 +40,9 @@ def announced(plan: Plan, store: Store, *, preview: bool = False) -> Iterator[st
     """
     if plan.workload.tune is not None:
         yield from _of_search(plan)
+        return
+    if plan.workload.serve is not None:
+        yield from _of_servers(plan)
         return
     counts = {"plain": plan.workload.launches, **dict.fromkeys(plan.profilers, 1)}
     each, tasks = sum(counts.values()), len(plan.tasks)
@@ -69,6 +80,19 @@ def _limit(plan: Plan) -> str:
     if duration is not None:
         return f"each is stopped after {duration:g} s"
     return f"one that takes longer than {timeout:g} s fails"
+
+
+def _of_servers(plan: Plan) -> Iterator[str]:
+    """Yield how often the server is started, and for what."""
+    counts = {"plain": 1, **dict.fromkeys(plan.profilers, 1)}
+    each, tasks = len(counts), len(plan.tasks)
+    of = "" if tasks == 1 else f", {each} for each of {tasks:,} configurations"
+    yield f"{counted(each * tasks, 'start')} of the server{of}"
+    for name in counts:
+        under, purpose = _SERVED[name]
+        yield f"  {tasks:,} {under}, {purpose}"
+    if plan.resume:
+        yield "  loads that ran to their end are kept"
 
 
 def _of_search(plan: Plan) -> Iterator[str]:

@@ -58,8 +58,10 @@ def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResu
     """Return the results of tasks whose launches without a profiler alternate: A B B A.
 
     Any drift (clocks, temperature, neighbors) then affects all tasks alike.  A search only times
-    its tasks; the best are profiled at the end.
+    its tasks; the best are profiled at the end.  Servers run one after the other.
     """
+    if any(task.context.task.serve is not None for task in tasks):
+        return [_served(task, store) for task in tasks]
     began = [
         stopwatch(task.context.launcher, task.plan.workload.env, task.context.task.command)
         for task in tasks
@@ -76,6 +78,25 @@ def measure_in_turn(tasks: Sequence[Measurement], store: Store) -> list[TaskResu
             result = profile(task.plan, task.context, store, result, task.keep, task.show)
         results.append(replace(result, ran=replace(ran(), exit_code=0)))
     return results
+
+
+def _served(task: Measurement, store: Store) -> TaskResult:
+    """Return the result of a server under load."""
+    # Other programs need no client.
+    from perfpipe.pipelines.serving.session import measure_served
+
+    plan, context = task.plan, task.context
+
+    def read(
+        result: TaskResult, files: Sequence[Path], errors: Sequence[PerfpipeError]
+    ) -> TaskResult:
+        if plan.read_later:
+            return failed(result, errors[0]) if errors else result
+        result = with_reports(result, files, store, errors)
+        discard_raw(context.workload, result, files)
+        return result
+
+    return measure_served(plan, context, store, task.keep, read)
 
 
 def timed_in_turn(tasks: Sequence[Measurement]) -> list[TaskResult | PerfpipeError]:

@@ -26,6 +26,9 @@ _PROFILERS = {
     "torch": ("torch",),
 }
 
+#: The same for a server: ncu only if it is asked for, because it replays each kernel.
+_OF_SERVERS = {**_PROFILERS, "all": ("nsys",), "nsys": ("nsys",), "ncu": ("nsys", "ncu")}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -54,6 +57,8 @@ class Plan:
     @property
     def profilers(self) -> tuple[str, ...]:
         """The profilers to run: those of the collector that the workload configures."""
+        if self.workload.serve is not None:
+            return _OF_SERVERS[self.collector]
         wanted = self.workload.collect
         return tuple(name for name in _PROFILERS[self.collector] if getattr(wanted, name))
 
@@ -65,7 +70,7 @@ class Plan:
     @property
     def previewed(self) -> bool:
         """Whether another profiler follows the timeline of the only configuration."""
-        return self.alone and len(self.profilers) > 1
+        return self.alone and len(self.profilers) > 1 and self.workload.serve is None
 
     @property
     def launches(self) -> int:

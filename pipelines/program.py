@@ -56,7 +56,7 @@ class Program:
     """A program as given: its words, environment variables, directory, and the _SETTINGS given.
 
     `collector` comes from the command line; `collect` are settings of the workload file's block.
-    `stacks` is whether nsys samples stacks.
+    `stacks` is whether nsys samples stacks; `serve` is the file's block, if it is a server.
     """
 
     words: tuple[str, ...]
@@ -67,6 +67,7 @@ class Program:
     collector: str = "auto"
     collect: Mapping[str, bool] = field(default_factory=dict)
     stacks: bool = True
+    serve: Mapping[str, Any] | None = None
 
     @property
     def directory(self) -> Path:
@@ -115,6 +116,8 @@ class Program:
             content["cwd"] = cwd
         content.update(self.settings)
         content["collect"] = self._collect()
+        if self.serve is not None:
+            content["serve"] = dict(self.serve)
         if wrapper:
             content["execution"] = {"kind": "srun", "wrapper": list(wrapper)}
         return content
@@ -123,6 +126,9 @@ class Program:
         nsys = _NSYS if self.stacks else {**_NSYS, "stacks": False}
         known = {"nsys": nsys, "ncu": {"set": "basic"} if self.quick else {}, "torch": {}}
         names = {"timing": (), "auto": ("nsys", "ncu"), "all": ("nsys", "ncu")}
+        if self.serve is not None:
+            # ncu replays kernels, so a server runs under it only if it is asked for.
+            names = {"timing": (), "auto": ("nsys",), "all": ("nsys",), "ncu": ("nsys", "ncu")}
         chosen = names.get(self.collector, (self.collector,))
         return {**{name: known[name] for name in chosen}, **self.collect}
 
@@ -133,6 +139,8 @@ class Program:
         except ValidationError as error:
             fault = error.errors()[0]
             place = "".join(f"--set {name}: " for name in fault["loc"])
+            if fault["loc"][:1] == ("serve",):
+                place = "".join(f"--{str(name).replace('_', '-')}: " for name in fault["loc"][1:2])
             raise InputError(f"{place}{fault['msg'].removeprefix('Value error, ')}") from error
 
     def save(self, path: Path, *, force: bool) -> None:
@@ -142,7 +150,9 @@ class Program:
         beside, cwd = path.resolve().parent, self.directory.resolve()
         inside = str(cwd.relative_to(beside)) if cwd.is_relative_to(beside) else str(cwd)
         content = self.document(None if inside == "." else inside)
-        text = f"# Written by: perfpipe run --save {path.name} -- {_one_line(self.words)}\n"
+        what = "--" if self.serve is None else "--serve"
+        words = self.words if self.serve is None else [shlex.join(self.words)]
+        text = f"# Written by: perfpipe run --save {path.name} {what} {_one_line(words)}\n"
         text += yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=98, allow_unicode=True)
         try:
             with replacing(path) as temporary:
@@ -189,6 +199,7 @@ def program_of(
     stacks: bool = True,
     elsewhere: bool = False,
     prepared: bool = False,
+    serve: Mapping[str, Any] | None = None,
 ) -> Program:
     """Return a program that can be launched, from its words and options.
 
@@ -214,8 +225,9 @@ def program_of(
     if collector == "replay":
         raise InputError("a program without a workload file has no recording to replay")
     program = Program(
-        tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}, stacks
-    )
+        tuple(words), variables, cwd or Path(), chosen, quick, collector, collect or {}, stacks,
+        serve,
+    )  # fmt: skip
     program.check(elsewhere=elsewhere, prepared=prepared)
     return program
 

@@ -50,7 +50,8 @@ def execute(
                     run.add(kept)
                     progress.step(_line(plan, kept, "kept"))
                     continue
-                directory = run.task_directory(task)
+                # Loads of a server that an interrupted run finished are kept.
+                directory = run.task_directory(task, fresh=task.serve is None)
                 context = Context(
                     plan.workload, task, launcher, directory, progress.detail,
                     progress.note if plan.alone else None,

@@ -14,9 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.pipelines.expression import evaluate
-from perfpipe.pipelines.workload import Params, Scalar, Workload
+from perfpipe.pipelines.serving.block import OF_LOAD, Serve
+from perfpipe.pipelines.serving.bodies import bodies_of
+from perfpipe.pipelines.workload import Params, Scalar, Workload, load_workload
 
 #: Bytes of an element, by type name.
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
@@ -37,7 +41,8 @@ class Task:
 
     `key` is a hash of everything that its outcome depends on: command, parameters, environment,
     profilers, and the program's files.  `generation` counts the rounds of a search from 0;
-    `default` marks the configuration that the search measures gains against.
+    `default` marks the configuration that the search measures gains against.  `serve` is how
+    its command is a server, if it is one.
     """
 
     index: int
@@ -51,6 +56,7 @@ class Task:
     default: bool | None = None
     samples: float | None = None
     tokens: float | None = None
+    serve: Serve | None = None
 
     @property
     def label(self) -> str:
@@ -61,6 +67,14 @@ class Task:
 def directory_of(workload: Workload, path: Path) -> Path:
     """Return the working directory of programs."""
     return path.resolve().parent / (workload.cwd or ".")
+
+
+def program_file(path: Path, overrides: Mapping[str, list[Scalar]] | None = None) -> Workload:
+    """Read a workload file of a program that ends by itself; raises InputError for a server."""
+    found = load_workload(path, overrides)
+    if found.serve is not None:
+        raise InputError(f"{path} is a server, which only 'perfpipe run' measures")
+    return found
 
 
 def tasks(
@@ -150,7 +164,9 @@ def task_of(
     known["python"] = workload.execution.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
     words = [(word, _substitute(word, known, path)) for word in workload.command]
     command = tuple(made for word, made in words if made or not word)
-    key = _key(command, params, workload, directory_of(workload, path))
+    directory = directory_of(workload, path)
+    serve = _served(workload.serve, known, path, directory)
+    key = _key(command, params, workload, directory, serve)
     tune = workload.tune
     # A search without a default has an empty default, which no configuration equals.
     default = (
@@ -158,7 +174,7 @@ def task_of(
     )
     return Task(
         index, params, command, dtype=dtype, key=key, generation=generation, default=default,
-        **values,
+        serve=serve, **values,
     )  # fmt: skip
 
 
@@ -192,7 +208,34 @@ def literal(text: str) -> str:
     return re.sub(r"\{(\w+)\}", r"{{\1}}", text)
 
 
-def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path) -> str:
+def _served(
+    serve: Serve | None, known: Mapping[str, Scalar], path: Path, cwd: Path
+) -> Serve | None:
+    """Return how a command is a server, with the parameters of its configuration.
+
+    Raises InputError if a value, or a file with bodies, is wrong.
+    """
+    if serve is None:
+        return None
+    # A load's own words are replaced for each load, unless they are parameters.
+    names = {**{name: f"{{{name}}}" for name in OF_LOAD}, **known}
+    try:
+        found = serve.resolved(lambda text: _substitute(text, names, path))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, ("serve", *fault["loc"])))
+        said = fault["msg"].removeprefix("Value error, ")
+        raise InputError(f"{path}: {place}: {said}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: serve.{error}") from error
+    if not found.load:
+        bodies_of(found, cwd)
+    return found
+
+
+def _key(
+    command: tuple[str, ...], params: Params, workload: Workload, cwd: Path, serve: Serve | None
+) -> str:
     content = {
         "command": list(command),
         "params": dict(params),
@@ -204,6 +247,10 @@ def _key(command: tuple[str, ...], params: Params, workload: Workload, cwd: Path
         ),
         **({"duration": workload.duration} if workload.duration else {}),
     }
+    if serve is not None:
+        named = [serve.body] if isinstance(serve.body, str) else []
+        content["serve"] = serve.model_dump(mode="json", exclude_defaults=True)
+        content["load_files"] = _files(("", *serve.load, *named), cwd)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

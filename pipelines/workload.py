@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.pipelines.evaluate.block import Evaluate
 from perfpipe.pipelines.faults import explain
+from perfpipe.pipelines.serving.block import Serve
 from perfpipe.pipelines.slurm.options import Slurm
 from perfpipe.pipelines.strict_yaml import line_of, load
 
@@ -379,6 +380,9 @@ class Workload(_Model):
     )
     collect: Collect = Field(Collect(), description="profilers to run")
     execution: Execution = Field(Execution(), description="where programs run")
+    serve: Serve | None = Field(
+        None, description="treat the command as a server, and put loads on it"
+    )
     evaluate: Evaluate | None = Field(None, description="options of perfpipe evaluate")
     levers: dict[Annotated[str, AfterValidator(_lever_name)], Lever] = Field(
         {}, description="changes of your own for perfpipe try, by name"
@@ -395,9 +399,28 @@ class Workload(_Model):
             )
         return self
 
+    @model_validator(mode="after")
+    def _is_served_here(self) -> Self:
+        if self.serve is None:
+            return self
+        if self.execution.kind != "local":
+            raise ValueError(
+                f"serve runs on this machine, not with execution: {self.execution.kind}"
+            )
+        given = {name: getattr(self, name) for name in ("tune", "duration", "recording")}
+        given |= {"launches": self.launches > 1, "collect.modules": self.collect.modules}
+        if others := [name for name, value in given.items() if value]:
+            raise ValueError(f"serve and {others[0]} exclude each other")
+        return self
+
     def collecting(self, **settings: bool) -> Workload:
         """Return it with other values of these settings of `collect`."""
         return self.model_copy(update={"collect": self.collect.model_copy(update=settings)})
+
+    def serving(self, block: Mapping[str, Any]) -> Workload:
+        """Return it with another block `serve`; raises ValidationError if that is wrong."""
+        stated = self.model_dump(by_alias=True, exclude_unset=True)
+        return Workload.model_validate({**stated, "serve": dict(block)})
 
     def without_stacks(self) -> Workload:
         """Return it without sampling of stacks."""

@@ -36,7 +36,7 @@ from perfpipe.windows import STEADY
 
 pytest_plugins = [
     *("actionruns", "batch_helpers", "browsing", "protected", "report_fixtures"),
-    *("running_programs", "slurm_fixtures", "slurm_site", "turns"),
+    *("running_programs", "serving", "slurm_fixtures", "slurm_site", "turns"),
 ]
 
 # Tests say what is right; how long things take is measured in benchmarks/.

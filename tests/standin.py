@@ -23,11 +23,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VALUED = {"--export", "--output", "--type", "--set", "--section", "--metrics", "--kernel-name"}
-#: Options of commands that `--help` lists.
-INTERACTIVE = {
-    "launch": ("--session-new", "--trace", "--cuda-graph-trace"),
-    "start": ("--session", "--sample", "--cpuctxsw", "--output", "--force-overwrite"),
-}
 FAULTS = {
     "permission": ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", 1, False),
     "nothing": ("==WARNING== No kernels were profiled.", 0, False),
@@ -40,12 +35,25 @@ FAULTS = {
     "full": ("No space left on device", 1, False),
     "truncated": ("", 0, True),
 }
+#: Options of the verbs of a session, as their help lists them.
+SESSION_OPTIONS = {
+    "launch": (
+        "--trace",
+        "--trace-fork-before-exec",
+        "--cuda-graph-trace",
+        "--python-sampling",
+        "--session-new",
+    ),
+    "start": ("--session", "--output", "--force-overwrite", "--sample", "--cpuctxsw"),
+}
 
 
 def main() -> int:
     name, words = Path(sys.argv[0]).name, sys.argv[1:]
+    if words[-1] == "--help" and words[0] in SESSION_OPTIONS:
+        print("\n".join(f"\t{option}=\n\n\t   Explained." for option in SESSION_OPTIONS[words[0]]))
+        return 0
     if words[-1] == "--help":
-        print(" ".join(INTERACTIVE.get(words[0], ())))
         print("--python-sampling=\n\t   Possible values are 'true' or 'false'.")
         print((HERE / "HELP").read_text() if (HERE / "HELP").exists() else "")
         return 0
@@ -54,8 +62,6 @@ def main() -> int:
     if name == "QdstrmImporter":
         Path(words[1].partition("=")[2]).write_text(Path(words[0].partition("=")[2]).read_text())
         return 0
-    if name == "nsys" and words[0] in ("launch", "start", "stop", "cancel", "shutdown"):
-        return interactive(words, fault)
     if name == "nsys" and words[0] == "export":
         target = next(w.partition("=")[2] for w in words if w.startswith("--output="))
         if not Path(words[-1]).is_file():
@@ -63,7 +69,11 @@ def main() -> int:
         # Ranks have captures of their own where there are several.
         own = HERE / f"timeline{os.environ.get('SLURM_PROCID', '')}.sqlite"
         shutil.copyfile(own if own.exists() else HERE / "timeline.sqlite", target)
+        if started := Path(words[-1]).read_text().partition(" ")[2]:
+            move(target, int(started))
         return 0
+    if name == "nsys" and words[0] in ("launch", "start", "stop", "cancel", "shutdown"):
+        return session(words[0], words[1:], fault)
     start = 1 if name == "nsys" else 0
     command = next(i for i, w in enumerate(words) if i >= start and not w.startswith("-"))
     key = "--output=" if name == "nsys" else "--export="
@@ -87,6 +97,8 @@ def main() -> int:
             print("==PROF== Connected to process 1 (/usr/bin/true)")
         print("==WARNING== No kernels were profiled.")
         return 0
+    if fault == "ncu-served" and name == "ncu":
+        return served(words[command:], Path(target))
     if fault.startswith("ncu-") and name == "ncu":
         return guided(fault, Path(target))
     code = launch(words[command:], words[:command])
@@ -101,31 +113,57 @@ def main() -> int:
     return 0
 
 
-def interactive(words: list[str], fault: str) -> int:
-    """Keep sessions as directories; one that records has a file with the path of its report."""
+def served(program: list[str], target: Path) -> int:
+    """Profile a server for a while, end it, and write the report."""
+    with subprocess.Popen(program, env={**os.environ}) as process:
+        print(f"==PROF== Connected to process {process.pid} (python)", flush=True)
+        try:
+            time.sleep(1)
+            print('==PROF== Profiling "kernel": 0%....50%....100% - 9 passes', flush=True)
+            time.sleep(1)
+        finally:
+            process.kill()
+    shutil.copyfile(HERE / "capture.ncu-rep", target)
+    return 0
+
+
+def session(verb: str, words: list[str], fault: str) -> int:
+    """Keep sessions as directories; one that records has a file with its report and the time."""
     options = dict(w.removeprefix("--").partition("=")[::2] for w in words if w.startswith("--"))
-    session = HERE / "sessions" / (options.get("session") or options["session-new"])
-    records = session / "records"
-    if words[0] == "launch":
-        session.mkdir(parents=True)
-        at = next(i for i, w in enumerate(words) if i and not w.startswith("-"))
-        return subprocess.run(words[at:]).returncode
-    if not session.is_dir() or fault == f"session-{words[0]}":
-        print(f"The session {session.name} does not exist.", file=sys.stderr)
+    folder = HERE / "sessions" / (options.get("session") or options["session-new"])
+    records = folder / "records"
+    if verb == "launch":
+        folder.mkdir(parents=True)
+        code = launch(words[next(i for i, w in enumerate(words) if not w.startswith("-")) :], [])
+        if not records.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        return code
+    if not folder.is_dir() or fault == f"session-{verb}":
+        print(f"The session {folder.name} does not exist.", file=sys.stderr)
         return 1
-    if words[0] == "start":
-        records.write_text(options["output"])
-    elif words[0] in ("stop", "cancel") and not records.exists():
+    if verb == "start":
+        records.write_text(f"{options['output']}\n{time.time_ns()}")
+    elif verb in ("stop", "cancel") and not records.exists():
         print("No collection is active.", file=sys.stderr)
         return 1
-    elif words[0] == "stop":
-        Path(records.read_text()).write_text("recorded")
+    elif verb == "stop":
+        target, at = records.read_text().split("\n")
+        Path(target).write_text(f"recorded {at}")
         records.unlink()
-    elif words[0] == "cancel":
+    elif verb == "cancel":
         records.unlink()
     elif options.get("kill") == "none":
-        shutil.rmtree(session)
+        shutil.rmtree(folder)
     return 0
+
+
+def move(database: str, started_ns: int) -> None:
+    """Let a recorded timeline begin at another time."""
+    import sqlite3
+
+    with sqlite3.connect(database) as con:
+        con.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = ?", [started_ns])
+    con.close()
 
 
 def launch(program: list[str], options: list[str]) -> int:

@@ -162,7 +162,7 @@ def test_several_ranks(profilers: Path, cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ("", 2, "give a workload file, or a program after --"),
+        ("", 2, "give a workload file, a program after --, or a server with --serve"),
         ("--", 2, "no program after --"),
         ("-- no-such-program", 5, "no-such-program: no such program"),
         ("-- ./no-such-program", 5, "./no-such-program: no such program"),

@@ -76,12 +76,12 @@ class Ncu:
         options = job.context.workload.collect.ncu
         if options is None:
             raise ValueError("ncu")
-        guide = _guide(job, options) if options.guided else None
+        guide = guide_of_job(job, options) if options.guided else None
         job.announce("ncu", guide.takes(job.context.workload.timeout) if guide else None)
         return collect_ncu(job.context, options, guide)
 
 
-def _guide(job: Job, options: CollectNcu) -> Guide:
+def guide_of_job(job: Job, options: CollectNcu) -> Guide:
     """Return which kernels to profile, from the first of the task's timelines."""
     # Only guided launches need the analysis.
     from perfpipe.pipelines.guiding import guide_by

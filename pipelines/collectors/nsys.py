@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -124,20 +124,23 @@ def trace(
         traced = Collected(report, finished.seconds)
     else:
         traced = context.product(finished, "nsys", report)
-    context.say("nsys export")
-    exported = launcher.run(
-        [
-            nsys,
-            *export_options(),
-            f"--output={launcher.output(database)}",
-            launcher.output(report),
-        ],
-        log=context.into / f"{name}-export",
-    )
-    check(exported, "nsys export", None)
-    context.written(exported, "nsys export", database)
+    exported(context, nsys, report, database, name)
     forks.store(database)
     return replace(traced, path=database, notes=(*notes, *forks.notes))
+
+
+def exported(context: Context, nsys: str, report: Path, database: Path, name: str) -> None:
+    """Export a report to SQLite; raises ProgramFailed if that fails."""
+    context.say("nsys export")
+    launcher = context.launcher
+    words = [
+        *(nsys, *export_options()),
+        f"--output={launcher.output(database)}",
+        launcher.output(report),
+    ]
+    done = launcher.run(words, log=context.into / f"{name}-export")
+    check(done, "nsys export", None)
+    context.written(done, "nsys export", database)
 
 
 def _import_again(context: Context, report: Path, nsys: str) -> None:
@@ -241,12 +244,17 @@ def _options(
     if duration and not options.duration and not given & {"--duration", "-d"}:
         options = options.model_copy(update={"duration": duration})
     ending = ["--kill=sigterm"] if duration and "--kill" not in given else []
-    sampling, notes = _sampling(context, given, nsys) if options.stacks else ([], ())
+    sampling, notes = sampling_options(context, options, nsys)
     return [*sampling, *profile_options(options), *ending], notes
 
 
-def _sampling(context: Context, given: Set[str], nsys: str) -> tuple[list[str], tuple[str, ...]]:
+def sampling_options(
+    context: Context, options: CollectNsys, nsys: str
+) -> tuple[list[str], tuple[str, ...]]:
     """Return the options for stacks of Python that are not given, and a note if there are none."""
+    if not options.stacks:
+        return [], ()
+    given = {word.partition("=")[0] for word in options.options}
     if not nsys_offers(_PYTHON_SAMPLING, nsys, context.launcher):
         return [], (_NO_SAMPLING,) if is_python(context.task.command) else ()
     words = {_PYTHON_SAMPLING: "true", f"{_PYTHON_SAMPLING}-frequency": str(_SAMPLES_PER_S)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from pydantic import ValidationError
 
 from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.console import progress, say
@@ -37,6 +38,14 @@ from perfpipe.pipelines.program import PROGRAM, Program, program_of
 from perfpipe.pipelines.quick import quick as reduced
 from perfpipe.pipelines.quick import sizes_of
 from perfpipe.pipelines.runner import Preview, execute, raise_for_status
+from perfpipe.pipelines.serving.figures import figures_of
+from perfpipe.pipelines.serving.options import (
+    block_of,
+    overriding,
+    serve_options,
+    split,
+    taken_from,
+)
 from perfpipe.pipelines.signals import Ended, launching
 from perfpipe.pipelines.tasks import Task, directory_of
 from perfpipe.pipelines.tools import gpus_on
@@ -50,6 +59,7 @@ _YAML = (".yaml", ".yml")
 
 #: How to time a program without a GPU, for a message.
 _TIMING = "--collector timing measures how long it takes"
+_LATENCIES = "--collector timing measures its latencies"
 
 
 class _RunCommand(WithProgram):
@@ -62,14 +72,20 @@ class _RunCommand(WithProgram):
             if ctx.meta["program"] is None and (meant := self._meant(args)):
                 raise InputError(meant) from error
             raise
-        program = ctx.params["program"] = ctx.meta["program"]
+        program = ctx.meta["program"]
+        if (server := ctx.params.get("serve")) is not None:
+            if program is not None:
+                raise click.UsageError("give either --serve or a program after --", ctx)
+            program = tuple(split(server, "--serve"))
+        ctx.params["program"] = program
         if program is not None and ctx.params["workload"] is not None:
             file = ctx.params["workload"]
-            raise click.UsageError(
-                f"give either a workload file ({file}) or a program after --", ctx
-            )
+            other = "a program after --" if server is None else "--serve"
+            raise click.UsageError(f"give either a workload file ({file}) or {other}", ctx)
         if program is None and ctx.params["workload"] is None:
-            raise click.UsageError("give a workload file, or a program after --", ctx)
+            raise click.UsageError(
+                "give a workload file, a program after --, or a server with --serve", ctx
+            )
         return rest
 
     def _meant(self, args: list[str]) -> str | None:
@@ -87,6 +103,7 @@ class _RunCommand(WithProgram):
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "[OPTIONS] WORKLOAD.yaml")
         formatter.write_usage(ctx.command_path, "[OPTIONS] -- PROGRAM [ARGUMENT]...", "       ")
+        formatter.write_usage(ctx.command_path, "[OPTIONS] --serve COMMAND", "       ")
 
 
 def did_you_mean_program(words: list[str], options: list[str]) -> str:
@@ -129,6 +146,8 @@ class RunOptions:
     no_stacks: bool
     modules: bool
     store_path: str | None
+    serve: str | None
+    serving: dict[str, Any]
 
 
 @click.command("run", cls=_RunCommand)
@@ -225,6 +244,7 @@ class RunOptions:
     help="Also show the GPU time of each PyTorch module: run the program once more under nsys, "
     "with NVTX ranges for modules and operators.",
 )
+@serve_options
 @store_option
 @click.pass_context
 def run_command(ctx: click.Context, /, **given: Any) -> None:
@@ -239,6 +259,16 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     perfpipe run --duration 60 -- python train.py
     perfpipe run --cwd src --env OMP_NUM_THREADS=8 -- torchrun --nproc-per-node 2 train.py
     perfpipe run --collector nsys --save workload.yaml -- ./bench --size 4096
+
+    --serve starts a server.  When it is ready, perfpipe puts a load on it, measures latencies and
+    throughput at each rate, and captures a window of the same load under nsys.
+
+    \b
+    perfpipe run --serve "python server.py --port 8000" --ready http://127.0.0.1:8000/health \\
+        --url http://127.0.0.1:8000/generate --body '{"prompt": "{prompt:100}"}' --rate 1,4,8
+    perfpipe run --serve "vllm serve MODEL" --ready http://127.0.0.1:8000/health --rate 4 \\
+        --load "vllm bench serve --model MODEL --request-rate {rate} --save-result
+                --save-detailed --result-dir {output}"
 
     A workload file can also define parameters, a sweep, expected FLOPs and bytes, and a recording.
     If there is no GPU, perfpipe replays the recording, and every page says so.  With `tune`,
@@ -258,7 +288,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     When perfpipe exits or is killed (Ctrl-C, SIGTERM, SIGHUP or even SIGKILL), every process that
     it started is terminated.  --resume continues the run.
     """
-    options, args = RunOptions(**given), ctx.meta["args"]
+    serving = taken_from(given)
+    options, args = RunOptions(**given, serving=serving), ctx.meta["args"]
     if options.detach:
         _detach(ctx, options)
         return
@@ -274,6 +305,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
         what, timing = str(path), None
         if options.program is not None:
             what, timing = "a program without a workload file", _TIMING
+        if workload.serve is not None:
+            what, timing = "a server", _LATENCIES
         raise nothing_to_replay(what, options.collector, gpus_on(launcher), timing)
     resume = options.resume or options.rerun_failed
     plan = Plan(workload, path, tasks, kind, resume, options.rerun_failed, options.program)
@@ -286,7 +319,8 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
             say(line)
     record = _executed(plan, store, args, preview)
     if options.as_json:
-        click.echo(json_document(run=asdict(record)))
+        served = figures_of(store, record) if workload.serve is not None else {}
+        click.echo(json_document(run=asdict(record), **({"serving": served} if served else {})))
     if not options.no_report:
         from perfpipe.pipelines.reporting import report_of_run
 
@@ -332,6 +366,8 @@ def _detach(ctx: click.Context, options: RunOptions) -> None:
 
 def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Program | None]:
     """Return the workload, its path, and the program if there is no workload file."""
+    if options.serve is not None:
+        _refuse("a program that ends by itself", {"--modules": options.modules})
     settings = settings_of(options.settings)
     off = {"keep_raw": options.no_raw, "observe": options.no_observe}
     collect = {name: False for name, unwanted in off.items() if unwanted}
@@ -339,6 +375,8 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
         collect["modules"] = _modules_wanted(options.collector)
     if options.duration is not None:
         settings["duration"] = [options.duration]
+    if options.serving and options.serve is None and options.program is not None:
+        raise InputError(f"--{_option(options.serving)} needs --serve, not a program after --")
     if options.program is not None:
         _refuse("a workload file", {"--sizes": options.sizes, "--filter": options.filters})
         program = program_of(
@@ -350,6 +388,7 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
             collector=options.collector,
             collect=collect,
             stacks=not options.no_stacks,
+            serve=None if options.serve is None else block_of(options.serving),
         )
         return program.workload(), PROGRAM, program
     assert options.workload is not None  # noqa: S101
@@ -357,7 +396,25 @@ def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Prog
     only = {"--env": options.env, "--cwd": options.cwd, "--save": options.save}
     _refuse("a program after --", only)
     workload = workload.collecting(**collect)
+    if options.serving:
+        workload = _with_load(workload, options.workload, options.serving)
     return workload.without_stacks() if options.no_stacks else workload, options.workload, None
+
+
+def _option(stated: dict[str, Any]) -> str:
+    return next(iter(stated)).replace("_", "-")
+
+
+def _with_load(workload: Workload, path: Path, stated: dict[str, Any]) -> Workload:
+    """Return a workload whose load is as the command line states."""
+    if workload.serve is None:
+        raise InputError(f"{path}: --{_option(stated)} needs a workload file with 'serve'")
+    try:
+        return workload.serving(overriding(workload.serve, stated))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = "".join(f"--{str(name).replace('_', '-')}: " for name in fault["loc"][1:2])
+        raise InputError(f"{place}{fault['msg'].removeprefix('Value error, ')}") from error
 
 
 def _modules_wanted(collector: str) -> bool:

@@ -15,8 +15,8 @@ from perfpipe.pipelines.gate.commits import two_commits
 from perfpipe.pipelines.gate.trees import check_places, repository, work_trees
 from perfpipe.pipelines.options import pairs
 from perfpipe.pipelines.program import PROGRAM, program_of, python_in
-from perfpipe.pipelines.tasks import Task, directory_of, literal, tasks
-from perfpipe.pipelines.workload import Execution, Scalar, Workload, load_workload
+from perfpipe.pipelines.tasks import Task, directory_of, literal, program_file, tasks
+from perfpipe.pipelines.workload import Execution, Scalar, Workload
 
 #: Parts of an arm besides parameters.
 _PLACES = ("cwd", "python", "wrapper")
@@ -33,7 +33,7 @@ class Source:
     def workload(self, parameters: Mapping[str, list[Scalar]] | None = None) -> Workload:
         """Return the workload with parameters of an arm; raises InputError."""
         if self.program is None:
-            return load_workload(self.path, parameters or {})
+            return program_file(self.path, parameters or {})
         for name in parameters or {}:
             raise InputError(
                 f"{name}: a program after -- has no parameters; set env.VARIABLE, cwd, python or "

@@ -9,8 +9,8 @@ from pathlib import Path
 from perfpipe.errors import InputError
 from perfpipe.pipelines.program import PROGRAM, program_of
 from perfpipe.pipelines.selection import select
-from perfpipe.pipelines.tasks import Task, directory_of, task_of, tasks
-from perfpipe.pipelines.workload import Params, Scalar, Workload, load_workload
+from perfpipe.pipelines.tasks import Task, directory_of, program_file, task_of, tasks
+from perfpipe.pipelines.workload import Params, Scalar, Workload
 from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 from perfpipe.units import counted
@@ -78,7 +78,7 @@ def subject_of(
         raise InputError("--env and --cwd are for a program after --")
     assert name is not None  # noqa: S101
     path = Path(name)
-    workload = load_workload(path, settings)
+    workload = program_file(path, settings)
     if workload.tune is not None:
         raise InputError(f"{path}: an autotuning search cannot be tried; choose a configuration")
     found = tasks(workload, path, filters)

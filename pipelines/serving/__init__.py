@@ -1,0 +1,1 @@
+"""Servers under load: start, load, capture a window, end."""
