@@ -107,6 +107,14 @@ def _help_there(launcher: Launcher, nsys: str) -> str:
     return _help(launcher.run([nsys, *_HELP], timeout=60))
 
 
+@cache
+def options_of(nsys: str, verb: str) -> frozenset[str]:
+    """Return the long options of `nsys VERB`, from its help."""
+    said = run([nsys, verb, "--help"], timeout=60)
+    found = re.findall(r"(?m)^\s*(?:-\w,\s*)?(--[\w-]+)", said.stdout + said.stderr)
+    return frozenset(found)
+
+
 def _help(answer: Finished) -> str:
     return answer.stdout + answer.stderr
 

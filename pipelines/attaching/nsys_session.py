@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 from perfpipe.errors import TaskFailed
@@ -18,7 +17,7 @@ from perfpipe.pipelines.attaching.ways import UNPREPARED, Recording, Subject
 from perfpipe.pipelines.attaching.window import Window
 from perfpipe.pipelines.complaint import ended
 from perfpipe.pipelines.process import Finished, run
-from perfpipe.pipelines.tools import explain, find_tool
+from perfpipe.pipelines.tools import explain, find_tool, options_of
 
 #: Options of `nsys launch`: what is recorded later.  The program's own stacks come from py-spy.
 _LAUNCH = ("--trace=cuda,nvtx,osrt", "--cuda-graph-trace=graph", "--trace-fork-before-exec=true")
@@ -93,16 +92,10 @@ def shutdown_words(nsys: str, session: str) -> list[str]:
     return [nsys, "shutdown", f"--session={session}", "--kill=none"]
 
 
-def offered(nsys: str, command: str, options: tuple[str, ...]) -> list[str]:
+def offered(nsys: str, verb: str, options: tuple[str, ...]) -> list[str]:
     """Return the options that a command of this version of nsys has."""
-    text = _help(nsys, command)
-    return [option for option in options if option.partition("=")[0] in text]
-
-
-@cache
-def _help(nsys: str, command: str) -> str:
-    answer = run([nsys, command, "--help"], timeout=_PATIENCE_S)
-    return answer.stdout + answer.stderr
+    known = options_of(nsys, verb)
+    return [option for option in options if option.partition("=")[0] in known]
 
 
 def _reason(finished: Finished) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +14,7 @@ from perfpipe.pipelines.collectors.nsys import exported, profile_options, sampli
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.serving.block import Serve, host_and_port
 from perfpipe.pipelines.serving.server import ask
-from perfpipe.pipelines.tools import explain, require_tool
+from perfpipe.pipelines.tools import explain, options_of, require_tool
 from perfpipe.pipelines.workload import CollectNsys
 
 #: Time limits for starting and ending a capture, s: nsys writes its report at the end.
@@ -63,7 +61,7 @@ class NsysSession:
         sampling, self.notes = sampling_options(context, options, self._nsys)
         # Servers fork workers, which nsys otherwise traces only after an exec.
         words = [*sampling, _FORKS, *profile_options(options)]
-        if _FORKS.partition("=")[0] not in _options_of(self._nsys, "launch"):
+        if _FORKS.partition("=")[0] not in options_of(self._nsys, "launch"):
             words.remove(_FORKS)
         words = [word for word in words if word.partition("=")[0] not in _WHOLE]
         self._starting = [word for word in words if self._is_for_start(word)]
@@ -80,7 +78,7 @@ class NsysSession:
         self._report: Path | None = None
 
     def _is_for_start(self, word: str) -> bool:
-        return word.partition("=")[0] in _options_of(self._nsys, "start")
+        return word.partition("=")[0] in options_of(self._nsys, "start")
 
     def start(self) -> None:
         self._report = self._context.into / f"capture-{uuid.uuid4().hex[:8]}.nsys-rep"
@@ -122,14 +120,6 @@ class NsysSession:
             late = f"took longer than {timeout:g} s" if done.timed_out else "failed"
             said = explain(done.stdout + done.stderr) or done.complaint() or "no output"
             raise ProgramFailed("profiler", f"nsys {verb} {late}: {said}")
-
-
-@cache
-def _options_of(nsys: str, verb: str) -> frozenset[str]:
-    """Return the long options of `nsys VERB`, from its help."""
-    said = run([nsys, verb, "--help"], timeout=60)
-    found = re.findall(r"(?m)^\s*(?:-\w,\s*)?(--[\w-]+)", said.stdout + said.stderr)
-    return frozenset(found)
 
 
 class OwnProfiler:
