@@ -121,7 +121,7 @@ def test_the_index_of_views_is_short_and_complete(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("search", "expected"),
     [
-        ("idle line of the program", "idle_hotspots"),
+        ("idle line of the program", "idle_code"),
         ("occupancy", "kernel_occupancy"),
         ("pageable copies bandwidth", "memory_op_summary"),
         ("straggler rank", "rank_skew"),

@@ -46,6 +46,8 @@ OWN = {
     "host_frames": {"kind"},
     "host_samples": {"source"},
     "launch_modules": {"phase", "how"},
+    "request_loads": {"phase", "arrivals", "generator", "clock"},
+    "requests": {"phase", "tokens_from"},
 }
 
 

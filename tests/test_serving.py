@@ -443,7 +443,10 @@ def test_a_run_that_is_interrupted_leaves_nothing_and_continues(served: Served) 
              "--ready", f"{served.base}/health", "--url", served.url,
              "--rate", "40,4", "--requests", "12", "--warm-up", "0"]  # fmt: skip
     whole = [sys.executable, "-m", "perfpipe", *words]
-    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+    with subprocess.Popen(
+        whole, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    ) as run:  # fmt: skip
         assert run.stderr is not None
         while "at 40 requests/s: 12 requests" not in (line := run.stderr.readline()):
             assert line

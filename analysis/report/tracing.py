@@ -42,6 +42,22 @@ def tracing_of(scope: Scope) -> Iterator[Fact]:
 
     Where programs report no times of their own, what the wall time says.
     """
+    steps, walls = _found(scope)
+    source = Source("run_tracing", scope.reports)
+    if steps:
+        yield Fact("Tracing", f"{_of_steps(steps)}: {_STEP[steps[0].basis][1]}", source)
+    if walls:
+        yield Fact("Tracing", _of_programs(walls), source)
+
+
+def lengthened_of(scope: Scope) -> str | None:
+    """Return by how much tracing lengthens steps; None if that is little, or unknown."""
+    steps, _ = _found(scope)
+    return _of_steps(steps) if steps else None
+
+
+def _found(scope: Scope) -> tuple[list[_Lengthened], list[_Lengthened]]:
+    """Return what tracing lengthened: steps, and programs whose steps are unknown."""
     of_run = f"AND run_id = {quote(scope.run.run_id)}" if scope.run else ""
     sql = f"""
         WITH known AS (
@@ -66,23 +82,18 @@ def tracing_of(scope: Scope) -> Iterator[Fact]:
     """
     found = [_Lengthened(*row) for row in rows_of(scope.con, sql)]
     steps = [one for one in found if one.basis in _STEP]
-    walls = [one for one in found if one.basis not in _STEP]
-    source = Source("run_tracing", scope.reports)
-    if steps:
-        yield Fact("Tracing", _of_steps(steps), source)
-    if walls:
-        yield Fact("Tracing", _of_programs(walls), source)
+    return steps, [one for one in found if one.basis not in _STEP]
 
 
 def _of_steps(found: Sequence[_Lengthened]) -> str:
     most = found[0]
-    what, so = _STEP[most.basis]
+    what, _ = _STEP[most.basis]
     low, high = f"{found[-1].pct:.0f}", f"{most.pct:.0f}"
     percent = f"{high} %" if low == high else f"{low} to {high} %"
     where = f" on {len(found)} of {most.timelines} timelines" if most.timelines > 1 else ""
     where += f", most for {most.label}" if found[1:] else f" ({most.label})" if where else ""
     times = f"{format_ns(most.plain_ns)} untraced, {format_ns(most.traced_ns)} traced"
-    return f"Tracing lengthened {what} by {percent}{where} ({times}): {so}"
+    return f"Tracing lengthened {what} by {percent}{where} ({times})"
 
 
 def _of_programs(found: Sequence[_Lengthened]) -> str:

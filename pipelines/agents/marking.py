@@ -47,6 +47,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "mpi_other": ("name",),
     "torch_operators": ("shapes", "types"),
     "host_frames": ("function", "file", "package"),
+    "process_samples": ("name",),
+    "gpu_samples": ("name",),
+    "request_loads": ("capture",),
     "launch_modules": ("name", "demangled", "model", "module", "class", "operator"),
     "module_calls": ("model", "module", "class"),
     "reports": ("source_name", "command", "gpu"),
@@ -63,6 +66,8 @@ PROSE: Mapping[str, tuple[str, ...]] = {
     "nsys_diagnostics": ("text",),
     "run_tasks": ("error", "failure"),
     "trials": ("why", "results_why"),
+    "request_loads": ("ended_by",),
+    "requests": ("reason",),
 }
 
 _WORD = re.compile(r"[^\W\d]\w*|\d+\w*")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report import facts, findings, opening, tried, verdicts
+from perfpipe.analysis.report import facts, findings, opening, tracing, tried, verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
@@ -32,6 +32,12 @@ VIEWS = (
     *verdicts.VIEWS,
     *facts.VIEWS,
     *opening.VIEWS,
+)
+
+#: Which fields have the time of the profiler in them.
+_TRACED = (
+    "findings and verdict refer to the untraced step; `bounds`, `budgets`, `idle_in`, lines, calls "
+    "and all times in ns to the traced one"
 )
 
 #: Warning of an answer without findings.
@@ -272,7 +278,14 @@ def warnings_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
 def notices_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
     """Return what makes every answer on a selection doubtful, such as profiles of other kernels."""
     notice = verdicts.notice_of(scope)
-    return () if notice is None else (str(marks.sentence(notice.removeprefix("Warning: "))),)
+    doubts = () if notice is None else (str(marks.sentence(notice.removeprefix("Warning: "))),)
+    return (*doubts, *traced_of(scope, marks))
+
+
+def traced_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
+    """Return by how much the profiler lengthened steps, and which fields that concerns."""
+    text = tracing.lengthened_of(scope)
+    return () if text is None else (f"{marks.sentence(text)}; {_TRACED}",)
 
 
 def _next(scope: Scope, target: str, found: list[Row], abstained: bool) -> Next | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfpipe.analysis.report import tracing
 from perfpipe.analysis.session import Session
 from perfpipe.errors import InputError
 from perfpipe.pipelines.agents.cutting import first, lean
@@ -11,6 +12,7 @@ from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.lines import idle_lines
 from perfpipe.pipelines.agents.marking import marking_of
+from perfpipe.pipelines.agents.overview import traced_of
 from perfpipe.pipelines.agents.wording import captured, unmarked, value
 from perfpipe.pipelines.budgets import budgets_of
 from perfpipe.windows import STEADY
@@ -75,9 +77,11 @@ def timeline(
         )
         for one in told
     )
+    scope = desk.scope(chosen, tracing.VIEWS)
     return Answer(
         lean(data),
         evidence=proofs,
+        warnings=traced_of(scope, marking_of(desk.session(chosen))),
         rows="budgets",
         next=Next("explain", {"target": of, "finding": 1}) if window == STEADY else None,
     )
