@@ -321,6 +321,26 @@ def test_explain_and_overview_give_the_same_bound(replayed: Callable[[str], Path
     desk.close()
 
 
+def test_calls_are_those_that_the_finding_is_about(
+    desk: Desk, ingested: Callable[[str], str]
+) -> None:
+    told = ask(desk, "explain", target=ingested("real/gpt2_generate.sqlite"), finding=2)["data"]
+    assert told["claim"] == "launch_overhead"
+    assert told["calls"] and all("Launch" in one["call"] for one in told["calls"])
+
+
+def test_figures_with_the_overhead_of_the_profiler_are_named(
+    replayed: Callable[[str], Path],
+) -> None:
+    """The verdict has the step's time without the profiler, the budget the one with it."""
+    desk = Desk(Store(replayed("transformer_step")))
+    for tool, given in (("overview", {}), ("explain", {"finding": 1}), ("timeline", {})):
+        warnings = ask(desk, tool, target="@1", **given)["warnings"]
+        (told,) = [one for one in warnings if one.startswith("Tracing lengthened a step by ")]
+        assert "findings and verdict refer to the untraced step" in told
+    desk.close()
+
+
 def test_all_techniques_of_a_finding_are_told(desk: Desk, ingested: Callable[[str], str]) -> None:
     told = ask(desk, "explain", target=ingested("real/ode_solver.sqlite"), finding=1)["data"]
     keys = [one["key"] for one in told["techniques"]]

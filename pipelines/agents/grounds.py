@@ -13,8 +13,13 @@ from perfpipe.pipelines.agents.wording import captured, value
 #: Kinds of copies, places in the program, and calls of an answer.
 _COPIES, _PLACES, _CALLS = 5, 5, 3
 
-#: Claims about what the host does in CUDA calls.
-_IN_CALLS = ("launch_overhead", "sync", "readback", "allocation")
+#: Claims about what the host does in CUDA calls, and the calls that each is about.
+_IN_CALLS = {
+    "launch_overhead": "name IN (SELECT api_name FROM launches WHERE kind = 'kernel')",
+    "sync": "is_synchronising(name)",
+    "readback": "(is_synchronising(name) OR contains(name, 'Memcpy'))",
+    "allocation": "is_allocating(name)",
+}
 
 #: Claims about code for the GPU that the host loads or builds.
 _LOADING = ("building", "loading")
@@ -34,8 +39,8 @@ def grounds_of(session: Session, row: Row) -> dict[str, Any]:
 
 
 def _calls(session: Session, row: Row) -> list[Any]:
-    """Return the CUDA calls of the analyzed windows that took longest; for loading, only such."""
-    loading = "AND is_building(name)" if row["claim"] in _LOADING else ""
+    """Return the CUDA calls of the analyzed windows that a claim is about, the longest first."""
+    about = "is_building(name)" if row["claim"] in _LOADING else _IN_CALLS[row["claim"]]
     found = rows(
         session,
         f"""
@@ -46,7 +51,7 @@ def _calls(session: Session, row: Row) -> list[Any]:
             sum(end_ns - start_ns)::BIGINT AS time_ns,
             100 * sum(end_ns - start_ns) / any_value(w.ns) AS window_pct
         FROM _analysed_calls CROSS JOIN windows AS w
-        WHERE {_of(row)} {loading}
+        WHERE {_of(row)} AND {about}
         GROUP BY name ORDER BY time_ns DESC, name
         """,
     )

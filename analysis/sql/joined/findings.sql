@@ -1,5 +1,7 @@
 -- All findings for the reports in the query, by priority. Timeline findings come first, ordered by their
--- upper bound on the gain, or by their share if there is no bound. Kernel classes that no operator finding
+-- upper bound on the gain, or by their share if there is no bound. Readbacks that prevent a CUDA graph come
+-- before launch overhead, launch overhead counts without the host work that it would hide, and a technique
+-- that makes results less exact has to save more than others. Kernel classes that no operator finding
 -- covers come next. A timeline finding that can save little comes after kernels that can save more, and
 -- kernels near their limit come after other kernels. A long start-up comes before kernels that take little
 -- time. Kernels of profiles that say little about the timelines come last. For kernel details, see
