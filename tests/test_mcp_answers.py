@@ -334,8 +334,8 @@ def test_figures_with_the_overhead_of_the_profiler_are_named(
 ) -> None:
     """The verdict has the step's time without the profiler, the budget the one with it."""
     desk = Desk(Store(replayed("transformer_step")))
-    for tool, given in (("overview", {}), ("explain", {"finding": 1}), ("timeline", {})):
-        warnings = ask(desk, tool, target="@1", **given)["warnings"]
+    for tool, words in (("overview", {}), ("explain", {"finding": 1}), ("timeline", {})):
+        warnings = ask(desk, tool, target="@1", **words)["warnings"]
         (told,) = [one for one in warnings if one.startswith("Tracing lengthened a step by ")]
         assert "findings and verdict refer to the untraced step" in told
     desk.close()

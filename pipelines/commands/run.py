@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from pydantic import ValidationError
 
 from perfpipe.errors import InputError, PerfpipeError
@@ -291,7 +290,9 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
     serving = taken_from(given)
     options, args = RunOptions(**given, serving=serving), ctx.meta["args"]
     if options.detach:
-        _detach(ctx, options)
+        from perfpipe.pipelines.commands.detaching import detach_program
+
+        detach_program(ctx, options)
         return
     workload, path, program = _subject(options, args)
     tasks = planned_tasks(workload, path, options.filters)
@@ -333,35 +334,6 @@ def run_command(ctx: click.Context, /, **given: Any) -> None:
             quiet=options.as_json,
         )
     raise_for_status(record)
-
-
-#: Options that --detach takes, besides the program.
-_DETACHED = frozenset(
-    ("workload", "program", "detach", "collector", "env", "cwd", "as_json", "store_path")
-)
-
-
-def _detach(ctx: click.Context, options: RunOptions) -> None:
-    """Start a program that outlives perfpipe."""
-    from perfpipe.pipelines.attaching.detaching import detach
-
-    if options.program is None:
-        raise InputError("--detach needs a program after --")
-    for parameter in ctx.command.params:
-        name = parameter.name or ""
-        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in _DETACHED:
-            raise InputError(f"--detach and {parameter.opts[-1]} exclude each other")
-    program = program_of(options.program, env=options.env, cwd=options.cwd)
-    store = resolve_store(options.store_path)
-    run, own = detach(program, options.collector, store)
-    if options.as_json:
-        click.echo(json_document(run=asdict(run.record), pid=own.pid, session=own.session))
-        return
-    option = f" {store.option}" if store.option else ""
-    click.echo(f"{run.record.run_id}  process {own.pid}")
-    say(f"its output: {run.directory / 'tasks' / '000-detach'}/plain.out and plain.err")
-    say(f"to look at it: perfpipe attach @1{option}")
 
 
 def _subject(options: RunOptions, args: list[str]) -> tuple[Workload, Path, Program | None]:
