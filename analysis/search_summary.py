@@ -142,6 +142,8 @@ def headline(found: Found) -> str:
     said = f"{found.label(name)} is {speedup.text} as fast as {baseline}"
     if decision.winner is not None:
         return f"Proven gain: {said}, {basis}."
+    if all(one.high is not None and one.high < 1 for one in decision.speedups.values()):
+        return f"No proven gain: each finalist is slower than {baseline}; {said}, {basis}."
     return f"No proven gain: {said}, {basis}; the lower end must exceed {_least(decision)} x."
 
 

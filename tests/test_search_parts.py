@@ -160,6 +160,10 @@ def test_only_a_confirmation_proves_a_gain() -> None:
         "over 2 finalists, 12 fresh launches."
     )
     assert any("All 3 best candidates have" in text for text in sentences(sure))
+    slow = _confirmed(g2v1=(math.log(0.5),) * 12, g1v2=(math.log(0.4),) * 12)
+    assert headline(slow).startswith(
+        "No proven gain: each finalist is slower than base; g2v1 (warps=8) is 0.500 x"
+    )
 
 
 def test_the_page_has_lineage_speedups_and_the_change() -> None:
