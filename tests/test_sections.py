@@ -71,7 +71,7 @@ def test_declarations_name_what_there_is() -> None:
         names = [getattr(section, kind) for section in SECTIONS]
         assert len({*names}) == len(names) == len(ORDER)
     assert len({spec.title for spec in SPECS}) == len(SPECS)
-    # The figures of a search, of a batch, of a comparison and of a trial are those of tables that no
+    # The figures of searches, of a batch, of a comparison and of a trial are those of tables that no
     # view holds.
     assert {spec.figure for spec in SPECS} - {""} == FIGURES.keys() - {
         "search",
@@ -79,6 +79,7 @@ def test_declarations_name_what_there_is() -> None:
         "change",
         "history",
         "tried",
+        "speedups",
     }
 
 
