@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -107,12 +107,17 @@ def _help_there(launcher: Launcher, nsys: str) -> str:
     return _help(launcher.run([nsys, *_HELP], timeout=60))
 
 
+def offered(nsys: str, verb: str, words: Iterable[str]) -> list[str]:
+    """Return the words whose option `nsys VERB` has, in this version."""
+    known = _options_of(nsys, verb)
+    return [word for word in words if word.partition("=")[0] in known]
+
+
 @cache
-def options_of(nsys: str, verb: str) -> frozenset[str]:
+def _options_of(nsys: str, verb: str) -> frozenset[str]:
     """Return the long options of `nsys VERB`, from its help."""
-    said = run([nsys, verb, "--help"], timeout=60)
-    found = re.findall(r"(?m)^\s*(?:-\w,\s*)?(--[\w-]+)", said.stdout + said.stderr)
-    return frozenset(found)
+    said = _help(run([nsys, verb, "--help"], timeout=60))
+    return frozenset(re.findall(r"(?m)^\s*(?:-\w,\s*)?(--[\w-]+)", said))
 
 
 def _help(answer: Finished) -> str:

@@ -17,7 +17,7 @@ from perfpipe.pipelines.attaching.ways import UNPREPARED, Recording, Subject
 from perfpipe.pipelines.attaching.window import Window
 from perfpipe.pipelines.complaint import ended
 from perfpipe.pipelines.process import Finished, run
-from perfpipe.pipelines.tools import explain, find_tool, options_of
+from perfpipe.pipelines.tools import explain, find_tool, offered
 
 #: Options of `nsys launch`: what is recorded later.  The program's own stacks come from py-spy.
 _LAUNCH = ("--trace=cuda,nvtx,osrt", "--cuda-graph-trace=graph", "--trace-fork-before-exec=true")
@@ -90,12 +90,6 @@ def launch_words(nsys: str, session: str) -> list[str]:
 def shutdown_words(nsys: str, session: str) -> list[str]:
     """Return the words that end a session, and let its processes live."""
     return [nsys, "shutdown", f"--session={session}", "--kill=none"]
-
-
-def offered(nsys: str, verb: str, options: tuple[str, ...]) -> list[str]:
-    """Return the options that a command of this version of nsys has."""
-    known = options_of(nsys, verb)
-    return [option for option in options if option.partition("=")[0] in known]
 
 
 def _reason(finished: Finished) -> str:

@@ -14,7 +14,7 @@ from perfpipe.pipelines.collectors.nsys import exported, profile_options, sampli
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.serving.block import Serve, host_and_port
 from perfpipe.pipelines.serving.server import ask
-from perfpipe.pipelines.tools import explain, options_of, require_tool
+from perfpipe.pipelines.tools import explain, offered, require_tool
 from perfpipe.pipelines.workload import CollectNsys
 
 #: Time limits for starting and ending a capture, s: nsys writes its report at the end.
@@ -60,11 +60,10 @@ class NsysSession:
         self._session = f"perfpipe-{uuid.uuid4().hex[:12]}"
         sampling, self.notes = sampling_options(context, options, self._nsys)
         # Servers fork workers, which nsys otherwise traces only after an exec.
-        words = [*sampling, _FORKS, *profile_options(options)]
-        if _FORKS.partition("=")[0] not in options_of(self._nsys, "launch"):
-            words.remove(_FORKS)
+        forks = offered(self._nsys, "launch", [_FORKS])
+        words = [*sampling, *forks, *profile_options(options)]
         words = [word for word in words if word.partition("=")[0] not in _WHOLE]
-        self._starting = [word for word in words if self._is_for_start(word)]
+        self._starting = offered(self._nsys, "start", words)
         launching = [word for word in words if word not in self._starting]
         self.before: Sequence[str] = [
             self._nsys,
@@ -76,9 +75,6 @@ class NsysSession:
             {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if options.nvtx else {}
         )
         self._report: Path | None = None
-
-    def _is_for_start(self, word: str) -> bool:
-        return word.partition("=")[0] in options_of(self._nsys, "start")
 
     def start(self) -> None:
         self._report = self._context.into / f"capture-{uuid.uuid4().hex[:8]}.nsys-rep"
