@@ -48,14 +48,14 @@ _ACTIVITIES = 2
 #: libkineto asks every 5 s.  If it found no daemon before, it first sleeps for up to 10 s.
 _ASKING_S = 20.0
 
-#: Time from the first answer to the start of a trace, s: its warm-up, and libkineto's own delays.
+#: Warm-up of a trace, s; time from the first answer to its start, with libkineto's own delays.
 _WARMUP_S, _LEAD_S = 1, 3.0
 
 #: How long libkineto may take to write a trace, s, and per second of it.
 _WRITING_S, _WRITING_PER_S = 60.0, 20.0
 
 #: Directory of traces: libkineto refuses others, unless KINETO_ONDEMAND_TRACE_DIR names one.
-_TRACES = Path("/tmp")  # noqa: S108
+TRACES = Path("/tmp")  # noqa: S108
 
 #: What each event of a trace has, but not the names of processes and threads.
 _EVENT = b'"cat"'
@@ -72,20 +72,20 @@ class KinetoDaemon:
     prepare = f"start a PyTorch program with {DAEMON_VARIABLE}=1 in its environment"
 
     def why_not(self, subject: Subject) -> str | None:
-        asking = [client for one in subject.processes if (client := client_of(one))]
-        if not asking:
+        clients = _clients(subject).values()
+        if not clients:
             return UNPREPARED
-        if any(not client.startswith("/") for client in asking) and not _same_network(subject):
+        if any(not client.startswith("/") for client in clients) and not _same_network(subject):
             return "its sockets are in another network namespace (a container): attach there"
         return None
 
     @contextlib.contextmanager
     def recording(self, subject: Subject, window: Window) -> Iterator[Recording]:
-        asking = [one for one in subject.processes if client_of(one)]
-        clients = {one.pid: client for one in asking if (client := client_of(one))}
+        clients = _clients(subject)
+        asking = (one for one in subject.processes if one.pid in clients)
         found = Recording()
-        with scratch(_TRACES) as folder, _Daemon(folder, clients, window) as daemon:
-            _let_write(folder, asking[0] if asking else subject.target)
+        with scratch(TRACES) as folder, _Daemon(folder, clients, window) as daemon:
+            let_write(folder, next(asking, subject.target))
             window.say(f"waiting until PyTorch asks for a configuration, up to {_ASKING_S:g} s")
             daemon.wait()
             yield found
@@ -194,12 +194,7 @@ class _Daemon:
         self._waiting.discard(pid)
         self._busy.discard(pid)
         self._asked.add(pid)
-        return (
-            f"ACTIVITIES_LOG_FILE={self._folder}/trace.json\n"
-            f"PROFILE_START_TIME={round(self._start * 1e3)}\n"
-            f"ACTIVITIES_DURATION_MSECS={round(self._window.seconds * 1e3)}\n"
-            f"ACTIVITIES_WARMUP_PERIOD_SECS={_WARMUP_S}\n"
-        )
+        return configuration(self._folder, self._start, self._window.seconds)
 
     def wait(self) -> None:
         """Wait until the traces begin; raises TaskFailed if no process has asked."""
@@ -217,7 +212,7 @@ class _Daemon:
         def written() -> list[Path]:
             return sorted(self._folder.glob("trace*.json"))
 
-        patience_s = _WRITING_S + _WRITING_PER_S * self._window.seconds
+        patience_s = writing_s(self._window.seconds)
         self._window.until(lambda: len(written()) >= len(self._asked), patience_s)
         traces = written()
         if len(traces) < len(self._asked):
@@ -235,6 +230,32 @@ class _Daemon:
             return None
         target.write_bytes(content)
         return target
+
+
+def configuration(folder: Path, start: float, seconds: float) -> str:
+    """Return the configuration of a trace: its directory, start since 1970 and length, s."""
+    return (
+        f"ACTIVITIES_LOG_FILE={folder}/trace.json\n"
+        f"PROFILE_START_TIME={round(start * 1e3)}\n"
+        f"ACTIVITIES_DURATION_MSECS={round(seconds * 1e3)}\n"
+        f"ACTIVITIES_WARMUP_PERIOD_SECS={_WARMUP_S}\n"
+    )
+
+
+def writing_s(seconds: float) -> float:
+    """Return how long libkineto may take to write a trace of some seconds, s."""
+    return _WRITING_S + _WRITING_PER_S * seconds
+
+
+def let_write(folder: Path, target: Target) -> None:
+    """Let a program of another user write into a directory of root."""
+    if os.geteuid() == 0:
+        os.chown(folder, target.uid, -1)
+
+
+def _clients(subject: Subject) -> dict[int, str]:
+    """Return the sockets of the processes that ask a daemon, by process."""
+    return {one.pid: client for one in subject.processes if (client := client_of(one))}
 
 
 def client_of(process: Target) -> str | None:
@@ -279,12 +300,6 @@ def _remove_stale(path: Path) -> None:
             trial.connect(str(path))
         except ConnectionRefusedError:
             path.unlink()
-
-
-def _let_write(folder: Path, target: Target) -> None:
-    """Let a program of another user write into a directory of root."""
-    if os.geteuid() == 0:
-        os.chown(folder, target.uid, -1)
 
 
 def _sender(extra: list[tuple[int, int, bytes]]) -> int | None:

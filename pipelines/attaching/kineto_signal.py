@@ -22,6 +22,7 @@ from pathlib import Path
 
 from perfpipe.errors import TaskFailed, os_error_sentence
 from perfpipe.pipelines.attaching.guarding import guarded
+from perfpipe.pipelines.attaching.kineto import TRACES, configuration, let_write, writing_s
 from perfpipe.pipelines.attaching.target import Target
 from perfpipe.pipelines.attaching.ways import UNPREPARED, Recording, Subject
 from perfpipe.pipelines.attaching.window import Window
@@ -36,13 +37,9 @@ _LIBRARY, _FUNCTION = "libtorch_cpu", b"handleOnDemandSignal"
 
 #: What libkineto reads when the signal arrives.  It reads no other file.
 REQUEST = Path("/tmp/libkineto.conf")  # noqa: S108
-_TRACES = Path("/tmp")  # noqa: S108
 
 #: Time from the signal to the start of a trace, s: the warm-up, and libkineto's own delays.
-_WARMUP_S, _LEAD_S = 1, 4.0
-
-#: How long libkineto may take to write a trace, s, and per second of it.
-_WRITING_S, _WRITING_PER_S = 60.0, 20.0
+_LEAD_S = 4.0
 
 
 class KinetoSignal:
@@ -59,9 +56,8 @@ class KinetoSignal:
     @contextlib.contextmanager
     def recording(self, subject: Subject, window: Window) -> Iterator[Recording]:
         found = Recording()
-        with scratch(_TRACES) as folder, guarded(["rm", "-f", str(REQUEST)]):
-            if os.geteuid() == 0:
-                os.chown(folder, subject.target.uid, -1)
+        with scratch(TRACES) as folder, guarded(["rm", "-f", str(REQUEST)]):
+            let_write(folder, subject.target)
             start = time.time() + _LEAD_S
             _write_request(folder, start, window.seconds)
             try:
@@ -72,8 +68,7 @@ class KinetoSignal:
                 REQUEST.unlink(missing_ok=True)
             yield found
             window.say("waiting until PyTorch has written the trace")
-            patience_s = _WRITING_S + _WRITING_PER_S * window.seconds
-            window.until(lambda: any(folder.glob("trace*.json")), patience_s)
+            window.until(lambda: any(folder.glob("trace*.json")), writing_s(window.seconds))
             for path in folder.glob("trace*.json"):
                 (window.into / path.name).write_bytes(path.read_bytes())
                 found.files.append(window.into / path.name)
@@ -127,16 +122,10 @@ def _contains(library: Path, name: bytes) -> bool:
 
 def _write_request(folder: Path, start: float, seconds: float) -> None:
     """Write the configuration, which must not exist: nobody else's is overwritten or followed."""
-    text = (
-        f"ACTIVITIES_LOG_FILE={folder}/trace.json\n"
-        f"PROFILE_START_TIME={round(start * 1e3)}\n"
-        f"ACTIVITIES_DURATION_MSECS={round(seconds * 1e3)}\n"
-        f"ACTIVITIES_WARMUP_PERIOD_SECS={_WARMUP_S}\n"
-    )
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         with open(os.open(REQUEST, flags, 0o644), "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(text)
+            file.write(configuration(folder, start, seconds))
     except OSError as error:
         raise TaskFailed(os_error_sentence(error, "cannot write")) from error
 
