@@ -13,10 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
+from perfpipe.files import replacing
 from perfpipe.ingest.serving.loads import Load, Request
 
 #: Where a line of requests says what it is.
@@ -139,20 +141,17 @@ _CLOSING = ("ended_ns", "window_start_ns", "window_end_ns", "capture", "ended_by
 
 def lines_of(load: Load) -> Iterator[str]:
     """Yield the lines of a load, as loads_of reads them."""
-    yield opening(load)
+    yield json.dumps({MARK: "load", **_stated(load, _OPENING)})
     for request in load.requests:
         yield json.dumps({k: v for k, v in asdict(request).items() if v not in (None, ())})
-    yield closing(load)
+    yield json.dumps({MARK: "load_end", **_stated(load, _CLOSING)})
 
 
-def opening(load: Load) -> str:
-    """Return the line that begins a load."""
-    return json.dumps({MARK: "load", **_stated(load, _OPENING)})
-
-
-def closing(load: Load) -> str:
-    """Return the line that ends a load."""
-    return json.dumps({MARK: "load_end", **_stated(load, _CLOSING)})
+def write_loads(path: Path, loads: Iterable[Load]) -> None:
+    """Write loads into a file, atomically."""
+    lines = [line for load in loads for line in lines_of(load)]
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _stated(load: Load, names: Iterable[str]) -> dict[str, Any]:

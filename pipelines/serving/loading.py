@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfpipe.errors import InputError
-from perfpipe.files import replacing
 from perfpipe.ingest.inputs import identify
 from perfpipe.ingest.serving.loads import Load, Request
-from perfpipe.ingest.serving.own import lines_of, loads_of
+from perfpipe.ingest.serving.own import loads_of, write_loads
 from perfpipe.ingest.serving.reader import READERS, read_loads
 from perfpipe.pipelines.beside import Beside
 from perfpipe.pipelines.collectors.base import Context, ProgramFailed
@@ -155,9 +154,7 @@ class Loads:
             arriving = serve.arrival_s or 4 * (serve.requests or 0) / (rate or 1.0) + 10
             limit = arriving + serve.request_timeout + 10
         loads = self._run(server, program, window, limit, about)
-        lines = [line for load in loads for line in lines_of(load)]
-        with replacing(self.path(phase, rate)) as temporary:
-            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_loads(self.path(phase, rate), loads)
         return loads
 
     def feed(self, server: Server, serve: Serve) -> None:

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfpipe.errors import PerfpipeError, ToolMissing
-from perfpipe.files import replacing
 from perfpipe.ingest.serving.loads import Load
-from perfpipe.ingest.serving.own import lines_of
+from perfpipe.ingest.serving.own import write_loads
 from perfpipe.pipelines.collectors.base import Context, Job, Keep, ProgramFailed
 from perfpipe.pipelines.collectors.nvml import Samples, sampling
 from perfpipe.pipelines.place import stopwatch
@@ -113,9 +112,7 @@ class _Session:
     def write(self) -> list[Path]:
         """Write the requests of all loads into one file, and return the files to ingest."""
         path = self.context.into / REQUESTS
-        lines = [line for load in self.loads for line in lines_of(load)]
-        with replacing(path) as temporary:
-            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_loads(path, self.loads)
         self.files = [path, *(file for file in self.files if file != path)]
         return self.files
 
