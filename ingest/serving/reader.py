@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.serving import aiperf, guidellm, own, vllm
 from perfpipe.ingest.serving.loads import OBJECTIVES, Load, Request
+from perfpipe.provenance import utc
 from perfpipe.secrets import hidden
 
 #: What reads a file, by its format.
@@ -30,8 +30,7 @@ def read_serving(builder: ReportBuilder) -> None:
     builder.facts.tool_version = loads[0].generator
     starts = [load.span_ns[0] for load in loads if load.clock == "utc"]
     if known := [start for start in starts if start is not None]:
-        stamp = datetime.fromtimestamp(min(known) // 10**9, UTC)
-        builder.facts.captured_at = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+        builder.facts.captured_at = utc(min(known) // 10**9)
     _write(builder, loads)
 
 

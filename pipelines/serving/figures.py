@@ -13,14 +13,11 @@ _VIEWS = ("serving_rates", "serving_latencies", "serving_overhead")
 
 def figures_of(store: Store, record: RunRecord) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of the views of loads, by view; empty without a load."""
+    from perfpipe.analysis.rows import records_of
     from perfpipe.analysis.session import Session
 
     if not record.reports:
         return {}
-    found = {}
     with Session.open(store, record.reports, use=_VIEWS) as session:
-        for view in _VIEWS:
-            rows = session.execute(f"FROM {view}")
-            names = [column[0] for column in rows.description]
-            found[view] = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+        found = {view: records_of(session.con, f"FROM {view}") for view in _VIEWS}
     return found if any(found.values()) else {}

@@ -12,10 +12,9 @@ import click
 
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.functions import scalar
+from perfpipe.ingest.serving.loads import OBJECTIVES
 from perfpipe.pipelines.serving.block import OF_LOAD, Serve, milliseconds
 from perfpipe.pipelines.tasks import literal
-
-_OBJECTIVES = ("ttft", "tpot", "e2e")
 
 
 def _seconds(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -43,10 +42,10 @@ def _objectives(_: click.Context, option: click.Parameter, text: str | None) -> 
     found = {}
     for part in text.split(","):
         name, _equals, value = part.partition("=")
-        if name not in _OBJECTIVES:
-            hint = did_you_mean(name, _OBJECTIVES)
+        if name not in OBJECTIVES:
+            hint = did_you_mean(name, OBJECTIVES)
             raise InputError(
-                f"{option.opts[0]} {text}: no such objective ({', '.join(_OBJECTIVES)}){hint}"
+                f"{option.opts[0]} {text}: no such objective ({', '.join(OBJECTIVES)}){hint}"
             )
         try:
             found[name] = milliseconds(value, "ms")
