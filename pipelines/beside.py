@@ -93,10 +93,6 @@ class Beside:
         """Let its supervisor end it; returns at once."""
         self._supervised.hang_up()
 
-    def text(self) -> str:
-        """Return its output so far."""
-        return "".join(path.read_text("utf-8", "replace") for path in self.logs if path.exists())
-
     def complaint(self) -> str:
         """Return the exception that it printed, or else its last lines of output, as one line."""
         texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in self.logs]
