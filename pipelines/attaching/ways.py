@@ -36,7 +36,7 @@ class Subject:
 class Recording:
     """What a timeline records: `files` are those to ingest, known when it has stopped.
 
-    `kind` is that of their reports.  `exports` are .nsys-rep files that are exported first.
+    `exports` are .nsys-rep files that are exported first.
     """
 
     files: list[Path] = field(default_factory=list)
