@@ -101,9 +101,6 @@ _FIXED = {
 #: Questions whose command ends with a workload file, not with a program.
 _OF_WORKLOADS = ("replicates",)
 
-#: Known questions.
-QUESTIONS = ("kernels", "source", *_FIXED)
-
 
 def next_capture(desk: Desk, question: str | None, target: str | None) -> Answer:
     """Return the command that answers a question, by default the open one; nothing is run."""

@@ -25,21 +25,20 @@ Entry = Mapping[str, str | Sequence[str]]
 class Client:
     """A client with its files; `key` holds its servers.
 
-    `local` is its file in a directory, `own` that of the user; one of them may be missing.
+    `local` is its file in a directory, if it has one, and `own` that of the user.
     `typed` clients state the transport, and `programs` or directories show that a client is there.
     """
 
     title: str
     key: str
     local: str | None
-    own: str | None
+    own: str
     programs: tuple[str, ...]
     typed: bool = False
 
     def path(self, for_user: bool) -> Path:
         """Return the file to change: the one of this directory unless it is for the user."""
-        chosen = self.own if for_user or self.local is None else self.local
-        return Path(chosen or self.local or "").expanduser()
+        return Path(self.own if for_user or self.local is None else self.local).expanduser()
 
     @property
     def is_toml(self) -> bool:

@@ -17,8 +17,8 @@ from perfpipe.pipelines.console import say
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-#: Variable with the token; the port without a choice; characters of a token that are enough.
-TOKEN_VARIABLE, PORT, _LEAST = "PERFPIPE_MCP_TOKEN", 8765, 16
+#: Variable with the token, and characters of a token that are enough.
+TOKEN_VARIABLE, _LEAST = "PERFPIPE_MCP_TOKEN", 16
 
 #: The only interface, and the path of the endpoint.
 _HOST, _PATH = "127.0.0.1", "/mcp"
