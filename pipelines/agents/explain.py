@@ -80,7 +80,8 @@ def _of_kernel_class(
         f"AND grid = {quote(row['grid'])} AND block = {quote(row['block'])} "
         f"AND {_alike(row)} ORDER BY rank",
     )
-    return _of_kernel(session, of, classed[0], detail, _query_of(scope, row["rank"]))
+    told = findings.findings_of(scope)[row["rank"] - 1]
+    return _of_kernel(session, of, classed[0], detail, query_of_command(told.command))
 
 
 def _of_timeline(
@@ -97,17 +98,16 @@ def _of_timeline(
     }
     # What is tried first is the first technique.
     del data["try"], data["tried"]
+    sql = query_of_command(told.command)
     if detail == "full":
-        data |= {"rows": _rows_of(session, told.command)}
-    following = after(session, scope, of, row, found) or Next(
-        "query", {"target": of, "sql": _query_of(scope, row["rank"])}
-    )
+        data |= {"rows": _rows_of(session, sql)}
+    following = after(session, scope, of, row, found) or Next("query", {"target": of, "sql": sql})
     return Answer(lean(data), evidence=(evidence(session, row),), rows="techniques", next=following)
 
 
-def _rows_of(session: Session, command: str) -> list[Any]:
+def _rows_of(session: Session, sql: str) -> list[Any]:
     """Return the rows that show more on a finding."""
-    found = rows(session, query_of_command(command))
+    found = rows(session, sql)
     told = [{key: value(one) for key, one in row.items()} for row in found[:_ROWS]]
     return first(told, _ROWS, len(found))
 
@@ -154,11 +154,6 @@ def _technique(key: str, gain_pct: float | None, floor: str | None, of: str) -> 
         "difficulty": item.difficulty,
         "link": item.link,
     }
-
-
-def _query_of(scope: Scope, number: int) -> str:
-    """Return the query that shows more on a finding."""
-    return query_of_command(findings.findings_of(scope)[number - 1].command)
 
 
 def _of_name(session: Session, of: str, kernel: str, detail: str) -> Answer:
