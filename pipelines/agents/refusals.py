@@ -66,8 +66,9 @@ def wrong_arguments(
     bad = {str(one["loc"][0]) for one in wrong if one["loc"]}
     right = {name: one for name, one in given.items() if name not in bad}
     for name in bad & given.keys() - arguments.model_fields.keys():
-        if (meant := _meant(name, arguments)) is not None and meant not in given:
-            right[meant] = given[name]
+        for meant in get_close_matches(name, arguments.model_fields, n=1):
+            if meant not in given:
+                right[meant] = given[name]
     try:
         arguments.model_validate(right)
     except ValidationError:
@@ -81,19 +82,13 @@ def _complaint(tool: str, arguments: type[BaseModel], error: Any) -> str:
     name = plain(str(error["loc"][0]), 60)
     known = arguments.model_fields
     if name not in known:
-        meant = _meant(name, arguments)
-        hint = f"did you mean '{meant}'?" if meant else f"it takes {', '.join(known)}"
-        return f"{tool} has no argument '{name}'; {hint}"
+        hint = did_you_mean(name, known) or f"; it takes {', '.join(known)}"
+        return f"{tool} has no argument '{name}'{hint}"
     schema = arguments.model_json_schema()["properties"][name]
     doc = schema.get("description", "").rstrip(".")
     if error["type"] == "missing":
         return f"{tool} needs {name}: {doc[:1].lower()}{doc[1:]}"
     return f"{name} must be {_kinds(schema)}, not {plain(repr(error['input']), 60)}"
-
-
-def _meant(name: str, arguments: type[BaseModel]) -> str | None:
-    close = get_close_matches(name, arguments.model_fields, n=1)
-    return close[0] if close else None
 
 
 #: Types of JSON Schema in words.
