@@ -68,7 +68,7 @@ def explain(
             raise InputError(f"no finding {number}: there are {len(found)} findings")
         explained = _of_kernel_class if row["subject"] == "kernel" else _of_timeline
         answer = explained(scope, session, of, row, found, detail)
-    return replace(answer, warnings=notices_of(scope, marking_of(session)))
+    return replace(answer, warnings=notices_of(scope, session))
 
 
 def _of_kernel_class(

@@ -103,7 +103,7 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
         Status.ABSTAINED if abstained else Status.ANSWERED,
         _not_all(verdict.text, marks) if abstained else "",
         tuple(evidence(session, own[0]) for own in groups[:most]),
-        warnings_of(scope, marks),
+        warnings_of(scope, session),
         rows="findings",
         next=_next(scope, target, found, abstained),
     )
@@ -269,23 +269,26 @@ def _provenance(scope: Scope, session: Session) -> list[Any]:
     return first(told, _REPORTS, len(found))
 
 
-def warnings_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
+def warnings_of(scope: Scope, session: Session) -> tuple[str, ...]:
     """Return what to know before anything else is read, then the warnings of the reports."""
     found = [warning.text for warning in facts.warnings_of(scope)]
-    return (*notices_of(scope, marks), *(str(marks.sentence(text)) for text in found))
+    own = (str(marking_of(session).sentence(text)) for text in found)
+    return (*notices_of(scope, session), *own)
 
 
-def notices_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
+def notices_of(scope: Scope, session: Session) -> tuple[str, ...]:
     """Return what makes every answer on a selection doubtful, such as profiles of other kernels."""
     notice = verdicts.notice_of(scope)
-    doubts = () if notice is None else (str(marks.sentence(notice.removeprefix("Warning: "))),)
-    return (*doubts, *traced_of(scope, marks))
+    if notice is None:
+        return traced_of(scope, session)
+    doubt = marking_of(session).sentence(notice.removeprefix("Warning: "))
+    return (str(doubt), *traced_of(scope, session))
 
 
-def traced_of(scope: Scope, marks: Marking) -> tuple[str, ...]:
+def traced_of(scope: Scope, session: Session) -> tuple[str, ...]:
     """Return by how much the profiler lengthened steps, and which fields that concerns."""
     text = tracing.lengthened_of(scope)
-    return () if text is None else (f"{marks.sentence(text)}; {_TRACED}",)
+    return () if text is None else (f"{marking_of(session).sentence(text)}; {_TRACED}",)
 
 
 def _next(scope: Scope, target: str, found: list[Row], abstained: bool) -> Next | None:

@@ -81,7 +81,7 @@ def timeline(
     return Answer(
         lean(data),
         evidence=proofs,
-        warnings=traced_of(scope, marking_of(desk.session(chosen))),
+        warnings=traced_of(scope, desk.session(chosen)),
         rows="budgets",
         next=Next("explain", {"target": of, "finding": 1}) if window == STEADY else None,
     )
