@@ -44,9 +44,9 @@ def problem(desk: Desk, jobs: Jobs, workload: str | None) -> Answer:
         judging = next((one["workload"] for one in told if one["evaluate"]), told[0]["workload"])
         begin = Next("problem", {"workload": judging})
         return Answer({"workloads": told}, rows="workloads", next=begin)
-    listed = _listed(workload, jobs.path(workload))
     described = jobs.described(workload)
     if described is None:
+        listed = _listed(workload, jobs.path(workload))
         following = Next("try", {"workload": workload}) if listed["try"] else None
         return Answer({"workloads": [listed]}, next=following)
     judged, searches = jobs.judged(workload), _searches(desk, workload)

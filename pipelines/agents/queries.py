@@ -74,8 +74,8 @@ def _found(known: Mapping[str, Relation], search: str) -> Answer:
     if not words:
         raise InputError("search: no words to look for")
     matches = {name: _matches(one, words) for name, one in known.items()}
-    best = sorted((name for name in known if matches[name] > (0, 0)), key=lambda n: (matches[n], n))
-    best.reverse()
+    hits = (name for name in known if matches[name] > (0, 0))
+    best = sorted(hits, key=lambda name: (matches[name], name), reverse=True)
     told = [
         _short(known[name]) | {"columns": first(_columns(known[name], words), _COLUMNS)}
         for name in best[:_FOUND]
