@@ -12,7 +12,7 @@ from perfpipe.pipelines.agents.cutting import first, lean
 from perfpipe.pipelines.agents.desk import Desk, split
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.marking import Marking
-from perfpipe.pipelines.agents.wording import captured, plain, value
+from perfpipe.pipelines.agents.wording import captured, plain, value, values
 from perfpipe.pipelines.gate.compare import compared
 from perfpipe.pipelines.gate.outputs import as_data
 
@@ -47,11 +47,7 @@ def compare(desk: Desk, base: str, candidate: str) -> Answer:
         # The text may quote values of environment variables.
         "why": None if variables else marks.sentence(data["why"]["text"] or None),
         "differences": first(
-            [
-                {key: value(one) for key, one in row.items()}
-                for row in differences
-                if row["kind"] != ENVIRONMENT
-            ],
+            [values(row) for row in differences if row["kind"] != ENVIRONMENT],
             _DIFFERENCES,
         ),
         "variables_that_differ": first([captured(name) for name in variables], _DIFFERENCES),
@@ -84,8 +80,7 @@ _OURS = ("part", "profiler", "verdict")
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     change = row["change_pct"]
     ratio = None if change is None else value(1 + change / 100)
-    told = {key: one if key in _OURS else value(one) for key, one in row.items()}
-    return {**told, "label": captured(row.get("label")), "ratio": ratio}
+    return {**values(row, _OURS), "label": captured(row.get("label")), "ratio": ratio}
 
 
 def _texts(data: Any) -> Iterator[str]:

@@ -32,7 +32,7 @@ from perfpipe.pipelines.agents.overview import (
     on_gpus,
     share,
 )
-from perfpipe.pipelines.agents.wording import captured, names, plain, value
+from perfpipe.pipelines.agents.wording import captured, names, plain, value, values
 
 #: Techniques and hot lines of an answer; `full` also has the metrics or rows behind it.
 _TOLD, _HOT = {"brief": 3, "full": 20}, {"brief": 3, "full": 10}
@@ -108,8 +108,7 @@ def _of_timeline(
 def _rows_of(session: Session, sql: str) -> list[Any]:
     """Return the rows that show more on a finding."""
     found = rows(session, sql)
-    told = [{key: value(one) for key, one in row.items()} for row in found[:_ROWS]]
-    return first(told, _ROWS, len(found))
+    return first([values(row) for row in found[:_ROWS]], _ROWS, len(found))
 
 
 def _timeline_techniques(session: Session, row: Row, detail: str) -> list[dict[str, Any]]:

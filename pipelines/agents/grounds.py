@@ -8,7 +8,7 @@ from perfpipe.analysis.session import Session
 from perfpipe.database import in_list, quote, same
 from perfpipe.pipelines.agents.cutting import first
 from perfpipe.pipelines.agents.desk import Row, rows
-from perfpipe.pipelines.agents.wording import captured, value
+from perfpipe.pipelines.agents.wording import captured, values
 
 #: Kinds of copies, places in the program, and calls of an answer.
 _COPIES, _PLACES, _CALLS = 5, 5, 3
@@ -55,7 +55,7 @@ def _calls(session: Session, row: Row) -> list[Any]:
         GROUP BY name ORDER BY time_ns DESC, name
         """,
     )
-    told = [_told({**one, "call": captured(one["call"])}) for one in found[:_CALLS]]
+    told = [values({**one, "call": captured(one["call"])}, ("call",)) for one in found[:_CALLS]]
     return first(told, _CALLS, len(found))
 
 
@@ -84,12 +84,7 @@ def _copies(session: Session, row: Row) -> list[Any]:
         FROM memory_op_summary WHERE {_of(row)} ORDER BY total_ns DESC, operation
         """,
     )
-    ours = ("link",)
-    told = [
-        {key: one if key in ours else value(one) for key, one in copy.items()}
-        for copy in found[:_COPIES]
-    ]
-    return first(told, _COPIES, len(found))
+    return first([values(copy, ("link",)) for copy in found[:_COPIES]], _COPIES, len(found))
 
 
 def _ranges(session: Session, row: Row) -> list[Any]:
@@ -105,7 +100,7 @@ def _ranges(session: Session, row: Row) -> list[Any]:
         GROUP BY ALL ORDER BY time_ns DESC, range
         """,
     )
-    told = [_told({**one, "range": captured(one["range"])}) for one in found[:_PLACES]]
+    told = [values({**one, "range": captured(one["range"])}, ("range",)) for one in found[:_PLACES]]
     return first(told, _PLACES, len(found))
 
 
@@ -151,7 +146,3 @@ def _lines(session: Session, row: Row) -> list[Any]:
 def _of(row: Row) -> str:
     device = same("device", row["device"])
     return f"report_id = {quote(row['reports'][0])} AND {device}"
-
-
-def _told(row: Row) -> Row:
-    return {key: one if isinstance(one, str) else value(one) for key, one in row.items()}

@@ -15,7 +15,7 @@ from typing import Any
 from perfpipe.errors import InputError, PerfpipeError, did_you_mean
 from perfpipe.pipelines.agents import trying
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
-from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.agents.wording import captured, plain, sentence, value, values
 from perfpipe.pipelines.complaint import exit_sentence
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.workload import Workload, load_workload
@@ -324,7 +324,7 @@ _OURS = (
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return scores or kernels, with marks around texts from a candidate."""
-    return [{key: one if key in _OURS else value(one) for key, one in row.items()} for row in found]
+    return [values(row, _OURS) for row in found]
 
 
 def _profile(made: Mapping[str, Any]) -> dict[str, Any]:

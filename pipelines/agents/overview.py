@@ -16,7 +16,7 @@ from perfpipe.pipelines.agents.desk import Desk, Row, rows
 from perfpipe.pipelines.agents.envelope import Answer, Evidence, Next, Status
 from perfpipe.pipelines.agents.lacking import gaps_of
 from perfpipe.pipelines.agents.marking import Marking, marking_of
-from perfpipe.pipelines.agents.wording import captured, value
+from perfpipe.pipelines.agents.wording import captured, value, values
 from perfpipe.viewmodel import Finding
 
 #: Findings of an overview, runs and reports of a list, levers of a trial.
@@ -191,7 +191,8 @@ def bounds(session: Session) -> list[Row]:
         """,
     )
     found = [*timelines, *kernels[:_KERNELS]]
-    told = [{key: _own(one) for key, one in row.items()} for row in found]
+    ours = ("of", "bound", "subclass", "share_of", "confidence")
+    told = [values(row, ours) for row in found]
     return first(told, len(told), len(timelines) + len(kernels))
 
 
@@ -247,11 +248,6 @@ def evidence(session: Session, row: Row) -> Evidence:
     return Evidence("findings", key, "share_pct", value(row["share_pct"]), unit, count)
 
 
-def _own(found: Any) -> Any:
-    """Return a value whose texts are perfpipe's words or ids."""
-    return found if isinstance(found, str) else value(found)
-
-
 def _provenance(scope: Scope, session: Session) -> list[Any]:
     found = rows(
         session,
@@ -262,11 +258,7 @@ def _provenance(scope: Scope, session: Session) -> list[Any]:
         """,
     )
     ours = ("report_id", "kind", "recorded")
-    told = [
-        {key: one if key in ours else value(one) for key, one in row.items()}
-        for row in found[:_REPORTS]
-    ]
-    return first(told, _REPORTS, len(found))
+    return first([values(row, ours) for row in found[:_REPORTS]], _REPORTS, len(found))
 
 
 def warnings_of(scope: Scope, session: Session) -> tuple[str, ...]:

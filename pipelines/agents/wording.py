@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from perfpipe.pipelines.agents.cutting import first
@@ -88,6 +89,11 @@ def value(found: Any) -> Any:
     if isinstance(found, dict):
         return {plain(str(key), NAME): value(one) for key, one in found.items()}
     return captured(found, CELL)
+
+
+def values(row: Mapping[str, Any], ours: Collection[str] = ()) -> dict[str, Any]:
+    """Return a row of a query as JSON data; perfpipe wrote the texts in the columns `ours`."""
+    return {key: one if key in ours else value(one) for key, one in row.items()}
 
 
 #: Most items of a list in a cell.
