@@ -19,12 +19,12 @@ from mcp import Client, StdioServerParameters
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a(i), range(100000000) AS b(i) WHERE a.i > b.i"
 
 
-def started(*words: str) -> StdioServerParameters:
+def started(*words: str, **environment: str) -> StdioServerParameters:
     """Return how a client starts `perfpipe mcp`."""
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "perfpipe", "mcp", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )
 
 

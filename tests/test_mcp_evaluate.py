@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,8 +11,9 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import ROOT, stand_ins
-from mcp import Client, StdioServerParameters
+from conftest import stand_ins
+from mcp import Client
+from mcp_servers import started
 from scaled import RIGHT, candidate, scaled
 
 from perfpipe.errors import InputError
@@ -52,22 +51,9 @@ def talk(workload: Path, expand: Callable[[str], Path]) -> Talk:
 
 
 async def _talk(workload: Path) -> Talk:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=[
-            "-m",
-            "perfpipe",
-            "mcp",
-            "--allow-run",
-            str(workload),
-            "--store",
-            str(workload.parent),
-        ],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PATH": f"{workload.parent / 'bin'}:/usr/bin:/bin",
-        },
+    server = started(
+        *("--allow-run", str(workload), "--store", str(workload.parent)),
+        PATH=f"{workload.parent / 'bin'}:/usr/bin:/bin",
     )
     told = Talk()
 
