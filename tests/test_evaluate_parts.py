@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from perfpipe.analysis.gate.choosing import judge
 from perfpipe.errors import InputError
-from perfpipe.pipelines.evaluate.arena import Slot
 from perfpipe.pipelines.evaluate.block import Evaluate, Tolerance
 from perfpipe.pipelines.evaluate.bounds import Bound, bound_of
 from perfpipe.pipelines.evaluate.candidates import copied, parameters
@@ -372,9 +371,6 @@ class _Arena:
     """Memory that nothing is written to."""
 
     device, size = "cpu", 1 << 20
-
-    def slot(self, inputs: Any, outputs: Any, start: int, spread: int = 0) -> Slot:
-        return Slot(start, (), (), start + 4096)
 
 
 def test_what_is_too_short_to_time_gets_no_number(torch: Any) -> None:

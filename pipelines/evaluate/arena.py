@@ -90,12 +90,6 @@ class Arena:
         if self.device != "cpu":
             self._torch.cuda.empty_cache()
 
-    def slot(
-        self, inputs: Sequence[Made], outputs: Sequence[Made], start: int, spread: int = 0
-    ) -> Slot:
-        """Return places for a call from `start`, as `laid_out`."""
-        return laid_out(inputs, outputs, start, spread)
-
     def tensor(self, place: Place) -> Any:
         """Return a place as a tensor."""
         dtype = getattr(self._torch, place.made.dtype)

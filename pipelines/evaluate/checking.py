@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from perfpipe.pipelines.evaluate.arena import Arena, Slot
+from perfpipe.pipelines.evaluate.arena import Arena, Slot, laid_out
 from perfpipe.pipelines.evaluate.chunks import CHUNK, chunks
 from perfpipe.pipelines.evaluate.expected import Expected
 from perfpipe.pipelines.evaluate.problem import LARGE, Case, Problem
@@ -54,7 +54,7 @@ class Checks:
         """
         problem, torch = self._problem, self._torch
         spread = 1 + case.seed % 2 if case.special == "noncontiguous" else 0
-        slot = self._arena.slot(problem.inputs(case), problem.outputs(case), 0, spread)
+        slot = laid_out(problem.inputs(case), problem.outputs(case), 0, spread)
         step = _steps(say, slot)
         step("inputs are drawn")
         inputs = problem.drawn(torch, case, case.seed, self._arena.device)

@@ -30,7 +30,7 @@ from typing import Any
 
 from perfpipe.analysis.gate.choosing import judge
 from perfpipe.errors import InputError
-from perfpipe.pipelines.evaluate.arena import Arena, Slot
+from perfpipe.pipelines.evaluate.arena import Arena, Slot, laid_out
 from perfpipe.pipelines.evaluate.bounds import Bound
 from perfpipe.pipelines.evaluate.checking import (
     POISONS,
@@ -144,11 +144,11 @@ class Timing:
         self._torch, self._problem, self._arena, self._case = torch, problem, arena, case
         self._random = random.Random(seed)  # noqa: S311
         made = problem.inputs(case), problem.outputs(case)
-        one = arena.slot(*made, 0).end
+        one = laid_out(*made, 0).end
         self.calls = max(1, min(batch_of(one, budget, arena.size), arena.size // one))
         self._slots: list[Slot] = []
         for _ in range(self.calls):
-            self._slots.append(arena.slot(*made, self._slots[-1].end if self._slots else 0))
+            self._slots.append(laid_out(*made, self._slots[-1].end if self._slots else 0))
         self.bytes = self._slots[-1].end
         self._probes = self._probed()
         self._last: int | None = None
