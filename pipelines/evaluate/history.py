@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfpipe.errors import StoreError, os_error_sentence
-from perfpipe.pipelines.evaluate.result import Evidence, Judgement
+from perfpipe.pipelines.evaluate.result import Judgement
 from perfpipe.searchrecord import CANDIDATE, Attempt, Kernel, Times, as_json
 
 #: Most characters of a candidate's own output that are kept: the last ones.
@@ -32,7 +32,7 @@ def attempt_of(made: Judgement, name: str, generation: int, parents: Sequence[st
             Times(one.case, one.against, one.candidate_ms, one.baseline_ms) for one in made.scores
         ),
         no_times=made.no_scores,
-        evidence=tuple(map(_sentence, made.evidence)),
+        evidence=tuple(one.sentence() for one in made.evidence),
         params=dict(made.params),
         attainable_pct={
             one.case: one.attainable_pct for one in made.scores if one.attainable_pct is not None
@@ -57,12 +57,6 @@ def attempt_of(made: Judgement, name: str, generation: int, parents: Sequence[st
         ),
         profile_missing=profile.why if profile else None,
     )
-
-
-def _sentence(one: Evidence) -> str:
-    where = f"{one.file}:{one.line}: " if one.file and one.line else ""
-    case = f" ({one.case})" if one.case else ""
-    return f"{one.kind}: {where}{one.text}{case}"
 
 
 def append(path: Path, made: Judgement, generation: int, parents: Sequence[str] = ()) -> None:

@@ -36,6 +36,12 @@ class Evidence:
     line: int | None = None
     case: str | None = None
 
+    def sentence(self) -> str:
+        """Return it as text: kind, location, text, and case."""
+        where = f"{self.file}:{self.line}: " if self.file and self.line else ""
+        case = f" ({self.case})" if self.case else ""
+        return f"{self.kind}: {where}{self.text}{case}"
+
 
 @dataclass(frozen=True)
 class Score:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Profile, Score
+from perfpipe.pipelines.evaluate.result import Judgement, Profile, Score
 from perfpipe.units import format_ns, words
 
 #: Last lines of a candidate's own output that are shown.
@@ -23,7 +23,7 @@ def lines(made: Judgement) -> Iterator[str]:
     """Yield the lines of a judgement."""
     yield f"{made.candidate}: {made.status}: {made.reason}"
     for evidence in made.evidence:
-        yield f"  {_told(evidence)}"
+        yield f"  {evidence.sentence()}"
     if not made.ok and made.output:
         yield from (f"  | {line[:200]}" for line in made.output.splitlines()[-_PRINTED:])
     for score in made.scores:
@@ -53,12 +53,6 @@ def _profile(made: Profile) -> Iterator[str]:
 
 def _pct(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.0f} %"
-
-
-def _told(one: Evidence) -> str:
-    where = f"{one.file}:{one.line}: " if one.file and one.line else ""
-    case = f" ({one.case})" if one.case else ""
-    return f"{one.kind}: {where}{one.text}{case}"
 
 
 def _score(one: Score) -> str:
