@@ -88,8 +88,7 @@ class _Model:
         torch = self._torch
         if self._made is None:
             # Weights are drawn on the host, as those of candidates.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(_SEED)
+            with seeded(torch, _SEED, "cpu"):
                 self._made = _called(lambda: self._module.Model(*self._init), self._path)
             self._made = self._made.to(self._device)
         floats = [one.dtype for one in inputs if _is_float(torch, one)]
