@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfpipe.pipelines.evaluate.block import BYTES
-from perfpipe.pipelines.evaluate.chunks import chunks
+from perfpipe.pipelines.evaluate.chunks import chunks, unequal
 from perfpipe.pipelines.evaluate.packets import WORD
 from perfpipe.pipelines.evaluate.problem import Made
 
@@ -119,15 +119,7 @@ class Arena:
         for number, (place, value) in enumerate(zip(slot.inputs, values, strict=True)):
             if place.made.number is not None:
                 continue
-            all_now, all_then = self.tensor(place).reshape(-1), value.reshape(-1)
-            count = 0
-            for part in chunks(all_now.numel()):
-                now, then = all_now[part], all_then[part]
-                if self._torch.equal(now, then):
-                    continue
-                # NaN is not equal to itself.
-                count += int(((now != then) & ~((now != now) & (then != then))).sum())
-            if count:
+            if count := unequal(self.tensor(place), value):
                 found.append((number, count))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 #: Elements that are compared at a time.
 CHUNK = 1 << 20
@@ -16,3 +17,11 @@ def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
     """
     for start in range(0, count, size):
         yield slice(start, min(count, start + size))
+
+
+def unequal(one: Any, other: Any) -> int:
+    """Return how many elements of two tensors differ; NaN is like NaN."""
+    one, other = one.reshape(-1), other.reshape(-1)
+    pairs = ((one[part], other[part]) for part in chunks(one.numel()))
+    # NaN is not equal to itself.
+    return sum(int(((a != b) & ((a == a) | (b == b))).sum()) for a, b in pairs if not a.equal(b))
