@@ -241,7 +241,7 @@ def raise_for_left(left: Iterable[Sequence[int]]) -> None:
         raise Found(Status.CHEATING, Evidence("process", text))
 
 
-def status_of(ended: Ended, worker: Worker | None) -> Found:
+def status_of(ended: Ended) -> Found:
     """Return the meaning of the end of a process."""
     if ended.why == "harness":
         return Found(Status.CHEATING, Evidence("harness", ended.text))

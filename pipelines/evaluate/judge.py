@@ -175,7 +175,7 @@ class Judge:
         except Found as status:
             found = status
         except Ended as ended:
-            found = status_of(ended, worker)
+            found = status_of(ended)
         finally:
             made = replace(made, output=self._ended(worker))
         if found is None and worker is not None:
@@ -214,7 +214,7 @@ class Judge:
         except Found as found:
             return _with(made, found)
         except Ended as ended:
-            return _with(made, status_of(ended, None))
+            return _with(made, status_of(ended))
         return replace(made, scores=tuple(scores), no_scores="; ".join(short) or None)
 
     def _untimed(self, others: Sequence[_Copy]) -> str | None:
