@@ -11,8 +11,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -156,12 +156,14 @@ def _reference(files: Mapping[str, str], path: Path, into: Path) -> ModuleType:
 class _Look:
     """The tree of the data, that of the results, and their tensors; `results` counts these.
 
-    Further outputs are empty tensors among the data that no result has the shape of.
+    `kept` are the numbers of the parts of the data that are inputs.  Further outputs are empty
+    tensors among the data that no result has the shape of.
     """
 
     data: Any
     found: Any
     inputs: list[Made]
+    kept: list[int]
     outputs: list[Made]
     results: int
 
@@ -180,9 +182,8 @@ class _Task:
 
     def drawn(self, torch: Any, case: Case, seed: int, device: str) -> list[Any]:
         """Return the inputs of a case."""
-        kept = [*_inputs_of(self._looked(case.sizes).data)]
         parts = parts_of(self._generated(case.sizes, seed))
-        return [parts[number] for number in kept]
+        return [parts[number] for number in self._looked(case.sizes).kept]
 
     def referred(self, *_: Any) -> Any:
         """Raise InputError: results are checked by the author's function."""
@@ -223,12 +224,9 @@ class _Task:
                 f"{self._path}: generate_input: {type(error).__name__}: {error}"
             ) from error
 
-    def _device_of(self) -> ExitStack:
+    def _device_of(self) -> AbstractContextManager[None]:
         """Return a context in which the author's cuda is the judge's device."""
-        stack = ExitStack()
-        if self._device == "cpu":
-            stack.enter_context(on_cpu(self._torch))
-        return stack
+        return on_cpu(self._torch) if self._device == "cpu" else nullcontext()
 
     def _looked(self, sizes: Mapping[str, Any]) -> _Look:
         key = repr(sorted(sizes.items()))
@@ -269,7 +267,8 @@ class _Task:
                 outputs.append(made)
             places.append(("output", alike[0] if alike else len(outputs) - 1))
         found = tree_of(results, [("output", number) for number in range(count)])
-        return _Look(tree_of(data, places), found, inputs, outputs, count)
+        kept = [number for number, (kind, _) in enumerate(places) if kind == "input"]
+        return _Look(tree_of(data, places), found, inputs, kept, outputs, count)
 
     def _referred(self, found: Any, _: str) -> Any:
         """Return what ref_kernel returns: the shape of results."""
@@ -291,19 +290,3 @@ class _Task:
             f"{self._path}: generate_input returns a {type(part).__name__}: only tensors, numbers, "
             "strings, and tuples, lists and dictionaries of them are supported"
         )
-
-
-def _inputs_of(tree: Any) -> Iterator[int]:
-    """Return the numbers of the parts of data that are inputs."""
-    for number, (kind, _) in enumerate(_places(tree)):
-        if kind == "input":
-            yield number
-
-
-def _places(tree: Any) -> list[Any]:
-    kind, part = tree
-    if kind in ("tuple", "list", "dict"):
-        return [
-            place for one in (part.values() if kind == "dict" else part) for place in _places(one)
-        ]
-    return [] if kind == "none" else [tree]
