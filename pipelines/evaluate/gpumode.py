@@ -8,14 +8,12 @@ a directory with submission.py.  See https://github.com/gpu-mode/reference-kerne
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
@@ -24,7 +22,7 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines.evaluate.block import BYTES, FLOATS, Evaluate
 from perfpipe.pipelines.evaluate.drawing import Buffers, on_cpu, seeded, shapes_of
 from perfpipe.pipelines.evaluate.flashinfer import ENTRY, written
-from perfpipe.pipelines.evaluate.problem import Case, Made, Problem
+from perfpipe.pipelines.evaluate.problem import Case, Made, Problem, module_of
 from perfpipe.pipelines.evaluate.structure import data_of, parts_of, tree_of, wrapper
 
 #: Files of a task that are not for candidates, and the name of a candidate's own file.
@@ -130,26 +128,19 @@ def _files(path: Path, listed: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def _reference(files: Mapping[str, str], path: Path, into: Path) -> ModuleType:
+def _reference(files: Mapping[str, str], path: Path, into: Path) -> Any:
     """Return reference.py as a module, with the modules that it finds beside it."""
     written(files, into, path)
     names = [Path(name).stem for name in files]
     held = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     sys.path.insert(0, str(into))
-    spec = importlib.util.spec_from_file_location("reference", into / "reference.py")
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path}: reference.py is not a Python module")
-    made = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(made)
-    except Exception as error:
-        raise InputError(f"{path}: reference.py: {type(error).__name__}: {error}") from error
+        return module_of(into / "reference.py", f"{path}: reference.py")
     finally:
         sys.path.remove(str(into))
         for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(held)
-    return made
 
 
 @dataclass(frozen=True)
@@ -171,7 +162,7 @@ class _Look:
 class _Task:
     """The functions of a task, on the judge's device."""
 
-    def __init__(self, torch: Any, module: ModuleType, path: Path, device: str) -> None:
+    def __init__(self, torch: Any, module: Any, path: Path, device: str) -> None:
         self._torch, self._module, self._path, self._device = torch, module, path, device
         self._known: dict[str, _Look] = {}
 

@@ -251,8 +251,8 @@ def reference_of(path: Path, function: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def module_of(path: Path) -> Any:
-    """Return a Python file as a module; raises InputError."""
+def module_of(path: Path, named: str | None = None) -> Any:
+    """Return a Python file as a module; raises InputError, which names it `named`."""
     if not path.is_file():
         raise InputError(f"{path}: no such reference file")
     spec = importlib.util.spec_from_file_location(f"perfpipe_reference_{path.stem}", path)
@@ -262,5 +262,5 @@ def module_of(path: Path) -> Any:
     try:
         spec.loader.exec_module(made)
     except Exception as error:
-        raise InputError(f"{path}: {type(error).__name__}: {error}") from error
+        raise InputError(f"{named or path}: {type(error).__name__}: {error}") from error
     return made
