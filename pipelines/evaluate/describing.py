@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from perfpipe.pipelines.evaluate.arena import laid_out
 from perfpipe.pipelines.evaluate.block import FLOATS, Input
 from perfpipe.pipelines.evaluate.bounds import bound_of, work_of
 from perfpipe.pipelines.evaluate.load import Loaded
-from perfpipe.pipelines.evaluate.problem import Case, Made, Problem
+from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.tolerance import allowed
 from perfpipe.pipelines.workload import Work
 
@@ -204,21 +205,22 @@ def _input(name: str, one: Input) -> dict[str, Any]:
 
 def _case(problem: Problem, case: Case) -> dict[str, Any]:
     """Return a case with its shapes and tolerance."""
-    block, inputs = problem.block, zip(problem.block.inputs, problem.inputs(case), strict=True)
-    reduction = problem.reduction(case)
-    outputs = [*zip(block.outputs, problem.outputs(case), strict=True)]
+    block, reduction = problem.block, problem.reduction(case)
+    slot = laid_out(problem.inputs(case), problem.outputs(case), 0)
+    inputs = zip(block.inputs, slot.inputs, strict=True)
+    outputs = [*zip(block.outputs, slot.outputs, strict=True)]
     return {
         "case": case.label,
         "dtype": case.dtype,
         "sizes": dict(case.sizes),
         "tensors": {
-            name: {"dtype": made.dtype, "shape": [*made.shape], "strides": _strides(made)}
-            for name, made in (*inputs, *outputs)
-            if made.number is None
+            name: {"dtype": one.made.dtype, "shape": [*one.made.shape], "strides": [*one.stride]}
+            for name, one in (*inputs, *outputs)
+            if one.made.number is None
         },
         "tolerance": {
-            name: vars(allowed(made.dtype, reduction, block.accumulate, block.tolerance))
-            for name, made in outputs
+            name: vars(allowed(one.made.dtype, reduction, block.accumulate, block.tolerance))
+            for name, one in outputs
         },
     }
 
@@ -232,15 +234,6 @@ def _timed(torch: Any, problem: Problem, work: Work, case: Case, device: str) ->
         "attainable_ms": bound.ms,
         "attainable_why": bound.why,
     }
-
-
-def _strides(made: Made) -> list[int]:
-    """Return the strides of a contiguous tensor, in elements."""
-    found, step = [], 1
-    for extent in reversed(made.shape):
-        found.append(step)
-        step *= max(1, extent)
-    return found[::-1]
 
 
 def problem_text(data: Mapping[str, Any]) -> str:
