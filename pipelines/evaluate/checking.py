@@ -16,6 +16,9 @@ from perfpipe.pipelines.evaluate.tolerance import Difference
 from perfpipe.pipelines.evaluate.worker import Ended, Worker
 from perfpipe.units import counted
 
+#: Receives progress messages.
+Say = Callable[[str], None]
+
 #: How long a wrong result may take to become right without a call, s.
 _LATE_S = 0.25
 
@@ -32,7 +35,7 @@ TWINS = ("swapped", "changed")
 POISONS = (0x7B, 0x35)
 
 
-def _silent(_: str) -> None:
+def silent(_: str) -> None:
     """Say nothing."""
 
 
@@ -47,7 +50,7 @@ class Checks:
         self.deterministic = True
         self.errors: dict[str, float] = {}
 
-    def case(self, worker: Worker, case: Case, say: Callable[[str], None] = _silent) -> None:
+    def case(self, worker: Worker, case: Case, say: Say = silent) -> None:
         """Check a case: twice with the same inputs, and with some that hardly differ.
 
         Raises Found if it is not right.  `say` hears of the steps of a large case.
@@ -151,10 +154,10 @@ class Checks:
         return [self._arena.tensor(place) for place in slot.outputs]
 
 
-def _steps(say: Callable[[str], None], slot: Slot) -> Callable[[str], None]:
+def _steps(say: Say, slot: Slot) -> Say:
     """Return `say` with the size of a large case; a small one is silent."""
     size = slot.end - slot.start
-    return (lambda text: say(f"{size / 2**30:.1f} GiB: {text}")) if size > LARGE else _silent
+    return (lambda text: say(f"{size / 2**30:.1f} GiB: {text}")) if size > LARGE else silent
 
 
 def _paced(found: Found, arena: Arena) -> Found:

@@ -21,9 +21,11 @@ from perfpipe.pipelines.evaluate.bounds import bound_of
 from perfpipe.pipelines.evaluate.candidates import copied, parameters
 from perfpipe.pipelines.evaluate.checking import (
     Checks,
+    Say,
     raise_for,
     raise_for_left,
     raise_for_seen,
+    silent,
     status_of,
 )
 from perfpipe.pipelines.evaluate.degenerate import flaws
@@ -43,13 +45,6 @@ from perfpipe.pipelines.evaluate.timing import (
 )
 from perfpipe.pipelines.evaluate.worker import Ended, ForkServer, Worker
 from perfpipe.pipelines.workload import Work
-
-#: Receives progress messages.
-Say = Callable[[str], None]
-
-
-def _silent(_: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +119,7 @@ class Judge:
         made._options = replace(self._options, seed=seed, launches=launches)
         return made
 
-    def judge(
-        self, candidate: Path, baselines: Mapping[str, Path], say: Say = _silent
-    ) -> Judgement:
+    def judge(self, candidate: Path, baselines: Mapping[str, Path], say: Say = silent) -> Judgement:
         """Return the judgement on the candidate in a directory."""
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="perfpipe-evaluate-") as folder:
