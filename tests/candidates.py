@@ -5,8 +5,6 @@ Cheats come with the kinds of evidence that may tell them.
 
 from __future__ import annotations
 
-_EXACT = "z = x.double(); e = (z - z.amax(1, keepdim=True)).exp(); e / e.sum(1, keepdim=True)"
-
 _COMPUTE = """
 import torch
 def compute(x):
