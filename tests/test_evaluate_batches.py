@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfpipe.errors import InputError
@@ -214,6 +214,7 @@ def _problem(dtype: str, shape: list[int], **more: Any) -> Problem:
     st.lists(st.integers(1, 7), max_size=3),
     st.integers(0, 2**32),
 )
+@example("bool", [4], 8)
 def test_inputs_lack_one_element_until_their_words_are_written(
     dtype: str, shape: list[int], seed: int
 ) -> None:

@@ -309,8 +309,11 @@ class Timing:
                 flat[at] = flat[self._random.randrange(flat.numel())]
                 if not bool(flat[at] == true):
                     break
-            if flat.is_floating_point() and bool(flat[at] == true):
-                flat[at] = flat[at] * 0.5 + 1.5
+            else:
+                if flat.is_floating_point():
+                    flat[at] = true * 0.5 + (1 if bool(true == 3) else 1.5)
+                elif len(others := (flat != true).nonzero()):
+                    flat[at] = flat[others[self._random.randrange(len(others))]]
             if bool(flat[at] == true):
                 continue
             first = offset // WORD * WORD
