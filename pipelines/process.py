@@ -99,6 +99,7 @@ def run(
     log: Path | None = None,
     on_line: Callable[[str], None] | None = None,
     stdout: IO[bytes] | None = None,
+    stdin: IO[bytes] | None = None,
     open_stdin: bool = False,
     keep_rest: bool = False,
     started: Callable[[Callable[[], None]], None] | None = None,
@@ -107,17 +108,18 @@ def run(
 
     Every process that it starts ends with it.  `on_line` gets every line of stdout as it comes, in
     another thread.  With `log`, the output is also written to LOG.out and LOG.err; with `stdout`,
-    stdout goes to that file instead.  With `open_stdin`, the program reads the line "go", and end
-    of file when it should end; otherwise it has no input.  With `keep_rest`, processes that it
-    moves to another session stay, such as a connection that ssh shares.  `started` receives a
-    function that ends the program early, from any thread.  Raises ToolMissing if the program does
-    not exist, TaskFailed if it cannot be started or its output cannot be written.
+    stdout goes to that file instead.  The input is the file `stdin`; with `open_stdin`, it is the
+    line "go", and end of file when the program should end; otherwise there is none.  With
+    `keep_rest`, processes that it moves to another session stay, such as a connection that ssh
+    shares.  `started` receives a function that ends the program early, from any thread.  Raises
+    ToolMissing if the program does not exist, TaskFailed if it cannot be started or its output
+    cannot be written.
     """
     words = [str(word) for word in argv]
     settings = {**os.environ, **(env or {})}
     if any("\0" in text for text in (*words, *settings, *settings.values())):
         raise TaskFailed(f"{words[0]}: cannot start (null byte in an argument)")
-    with Supervised(words[0], stdout) as supervised:
+    with Supervised(words[0], stdout, stdin=stdin) as supervised:
         process = supervised.process
         readers = [
             _Reader(stream, hear)
@@ -145,7 +147,11 @@ class Supervised:
     """
 
     def __init__(
-        self, program: str, stdout: IO[bytes] | None, pass_fds: Sequence[int] = ()
+        self,
+        program: str,
+        stdout: IO[bytes] | None,
+        pass_fds: Sequence[int] = (),
+        stdin: IO[bytes] | None = None,
     ) -> None:
         self.program = program
         self.ended: tuple[int, float] | None = None
@@ -157,7 +163,7 @@ class Supervised:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SUPERVISOR), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
+                stdin=stdin or subprocess.DEVNULL,
                 stdout=stdout or subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -35,8 +35,6 @@ _PARAMETERS = "params.json"
 #: The file with the prompt, which also comes on the agent's input.
 PROMPT_FILE = "PROMPT.md"
 
-_FED = Path(__file__).with_name("fed.py")
-
 
 @dataclass(frozen=True)
 class Task:
@@ -119,9 +117,12 @@ class Agent:
             "PERFPIPE_SEED": str(task.seed),
             "PERFPIPE_CANDIDATE": task.name,
         }
-        words = [sys.executable, "-I", "-S", str(_FED), PROMPT_FILE, *self._words]
         try:
-            done = run(words, cwd=task.folder, env=environment, timeout=limit_s, started=started)
+            with (task.folder / PROMPT_FILE).open("rb") as prompt:
+                done = run(
+                    self._words, cwd=task.folder, env=environment, timeout=limit_s, stdin=prompt,
+                    started=started,
+                )  # fmt: skip
         except PerfpipeError as error:
             return AgentRun(None, 0.0, str(error))
         task.log.parent.mkdir(parents=True, exist_ok=True)
