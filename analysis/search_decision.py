@@ -102,8 +102,8 @@ class Decision:
     """What a confirmation shows: speedups of the finalists, corrected for all of them.
 
     `winner` is the finalist whose gain is proven, None if none is; `leader` is the best in any
-    case, None without finalists.  `level` is that of each interval, `tested` how many finalists
-    it was divided by.
+    case, None without finalists.  `speedups` has the best first.  `level` is that of each interval,
+    `tested` how many finalists it was divided by.
     """
 
     speedups: Mapping[str, Speedup]
@@ -112,6 +112,16 @@ class Decision:
     level: float
     tested: int
     least_pct: float
+
+    @property
+    def best(self) -> str | None:
+        """The winner, else the leader."""
+        return self.winner or self.leader
+
+    @property
+    def sure_pct(self) -> float:
+        """The probability with which all intervals together hold, %."""
+        return 100 * (1 - self.level * self.tested)
 
 
 def proven(gains: Mapping[str, Sequence[float]], look: int = 0, tested: int = 0) -> Decision:
@@ -126,17 +136,19 @@ def proven(gains: Mapping[str, Sequence[float]], look: int = 0, tested: int = 0)
     # One-sided: half of all false gains are allowed at the first look, a quarter at the second ...
     one_sided = FALSE_GAINS / 2 ** (look + 1) / count
     least_pct = thresholds()["compare.change_pct"]
-    found = {name: speedup_of(own, 2 * one_sided) for name, own in gains.items()}
-    speedups = {name: one for name, one in found.items() if one is not None}
-    ranked = sorted(speedups, key=lambda name: rank(speedups[name]), reverse=True)
-    sure = [
-        name
-        for name in ranked
-        if (speedups[name].low or 0.0) > 1 + least_pct / 100
-        and sign_flip_p(gains[name]) <= one_sided
+    found = [
+        (name, speedup)
+        for name, own in gains.items()
+        if (speedup := speedup_of(own, 2 * one_sided)) is not None
     ]
-    leader = ranked[0] if ranked else None
-    return Decision(speedups, sure[0] if sure else None, leader, 2 * one_sided, count, least_pct)
+    speedups = dict(sorted(found, key=lambda pair: rank(pair[1]), reverse=True))
+    sure = (
+        name
+        for name, speedup in speedups.items()
+        if (speedup.low or 0.0) > 1 + least_pct / 100 and sign_flip_p(gains[name]) <= one_sided
+    )
+    leader = next(iter(speedups), None)
+    return Decision(speedups, next(sure, None), leader, 2 * one_sided, count, least_pct)
 
 
 def decided(confirmation: Confirmation) -> Decision:

@@ -24,10 +24,9 @@ def search_report(found: Found, search: Search, change: str) -> Report:
         _section("traits", "What the best have in common", tables.traits(found, source)),
         _section("failures", "Without times", tables.failures(found, source)),
     ]
-    if change:
-        best = _leader(found)
-        title = f"{best} compared with {search.baseline}"
-        table = _files(found, search, source)
+    if change and found.best:
+        title = f"{found.best} compared with {search.baseline}"
+        table = _files(found.best, search, source)
         codes = (Code(title, change, source),)
         sections.append(Section("change", "The change", (table,), "", codes=codes))
     return Report(
@@ -47,17 +46,9 @@ def search_report(found: Found, search: Search, change: str) -> Report:
     )
 
 
-def _leader(found: Found) -> str:
-    decision = found.decision
-    if decision is not None and decision.leader is not None:
-        return decision.winner or decision.leader
-    return found.ranking[0][0].name if found.ranking else ""
-
-
-def _files(found: Found, search: Search, source: Source) -> Table:
-    """Return where the files of the leader are."""
+def _files(name: str, search: Search, source: Source) -> Table:
+    """Return where the files of a candidate are."""
     columns = (Column("name", "Candidate", "text"), Column("files", "Files in the store", "text"))
-    name = _leader(found)
     row = (name, f"searches/{search.search_id}/candidates/{name}/files")
     doc = "The files of the best candidate; lines with + are new, lines with - are the baseline's."
     return Table("Files", doc, columns, (row,), 1, source)
@@ -78,8 +69,7 @@ def _section(id_: str, title: str, *made: Table) -> Section:
 def _tiles(found: Found, search: Search, source: Source) -> list[Tile]:
     decision = found.decision
     made = []
-    if decision is not None and decision.leader is not None:
-        name = decision.winner or decision.leader
+    if decision is not None and (name := decision.best) is not None:
         speedup = decision.speedups[name]
         note = f"{name} over {search.baseline}, {speedup.launches} fresh launches"
         title = "Proven speedup" if decision.winner else "No proven gain"

@@ -63,6 +63,12 @@ class Found:
         made = self.search.confirmations if self.search else ()
         return decided(made[-1]) if made else None
 
+    @property
+    def best(self) -> str | None:
+        """The best finalist, else the best of the search; None if no candidate was timed."""
+        confirmed = self.decision.best if self.decision else None
+        return confirmed or next((own.name for own, _ in self.ranking), None)
+
     @cached_property
     def convergence(self) -> Convergence:
         """Whether the last generation could still gain."""
@@ -132,13 +138,12 @@ def failures(attempts: Sequence[Attempt]) -> str:
 def headline(found: Found) -> str:
     """Return whether a gain is proven, and how large it is, in one sentence."""
     decision, baseline = found.decision, found.baseline
-    if decision is None or decision.leader is None:
+    if decision is None or (name := decision.best) is None:
         return f"No proven gain: {_why_unconfirmed(found)}."
-    pct = 100 * (1 - decision.level * decision.tested)
     finalists = counted(decision.tested, "finalist")
-    name = decision.winner or decision.leader
     speedup = decision.speedups[name]
-    basis = f"{pct:.3g} % interval over {finalists}, {speedup.launches} fresh launches"
+    pct, launches = decision.sure_pct, speedup.launches
+    basis = f"{pct:.3g} % interval over {finalists}, {launches} fresh launches"
     said = f"{found.label(name)} is {speedup.text} as fast as {baseline}"
     if decision.winner is not None:
         return f"Proven gain: {said}, {basis}."

@@ -85,8 +85,7 @@ def finalists(found: Found, source: Source) -> Table:
     decision = found.decision
     rows: list[tuple[Value, ...]] = []
     if decision is not None:
-        ordered = sorted(decision.speedups.items(), key=lambda pair: -(pair[1].low or 0.0))
-        for name, speedup in ordered:
+        for name, speedup in decision.speedups.items():
             own = found.of(name)
             sure = "proven" if name == decision.winner else "not proven"
             # Others may pass as well; the one with the best low end is the winner.
@@ -99,7 +98,7 @@ def finalists(found: Found, source: Source) -> Table:
             )  # fmt: skip
         for name, why in found.search.confirmations[-1].failed.items() if found.search else ():
             rows.append((name, "", None, None, None, None, why))
-    pct = 100 * (1 - decision.level * decision.tested) if decision else 99.0
+    pct = decision.sure_pct if decision else 99.0
     doc = (
         "Fresh launches of the finalists and the baseline, in new processes, on new inputs, in "
         f"random order. All intervals together hold with {pct:.3g} %."

@@ -33,11 +33,7 @@ def page_of(store: Store, search_id: str) -> Report:
     """Build the page of a search; raises StoreError if it is damaged."""
     disk = SearchDirectory.read(store, search_id)
     found = found_of(disk)
-    decision = found.decision
-    best = decision.winner or decision.leader if decision else None
-    if best is None and found.ranking:
-        best = found.ranking[0][0].name
-    change = difference(disk.baseline, disk.files(best)) if best else ""
+    change = difference(disk.baseline, disk.files(found.best)) if found.best else ""
     return search_report(found, disk.search, change)
 
 
