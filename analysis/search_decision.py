@@ -14,8 +14,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from perfpipe.analysis.distributions import student_quantile
 from perfpipe.analysis.thresholds import thresholds
@@ -51,9 +52,25 @@ class Speedup:
         return f"{self.ratio:.3f} x ({self.low:.3f} to {self.high:.3f})"
 
 
+class Paired(Protocol):
+    """Times of a case beside a baseline, as in `Times` and in the scores of a judgement."""
+
+    @property
+    def against(self) -> str: ...
+    @property
+    def candidate_ms(self) -> tuple[float, ...]: ...
+    @property
+    def baseline_ms(self) -> tuple[float, ...]: ...
+
+
 def log_gains(attempt: Attempt, against: str) -> tuple[float, ...]:
+    """Return the logarithm of the speedup of a candidate for each launch, as `gains_of` does."""
+    return gains_of(attempt.times, against)
+
+
+def gains_of(times: Iterable[Paired], against: str) -> tuple[float, ...]:
     """Return the logarithm of the speedup for each launch, averaged over the cases."""
-    cases = [one for one in attempt.times if one.against == against]
+    cases = [one for one in times if one.against == against]
     launches = min((len(one.candidate_ms) for one in cases), default=0)
     return tuple(
         statistics.fmean(math.log(one.baseline_ms[at] / one.candidate_ms[at]) for one in cases)

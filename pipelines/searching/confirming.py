@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfpipe.analysis.search_decision import FINALISTS
+from perfpipe.analysis.search_decision import FINALISTS, gains_of
 from perfpipe.errors import InputError
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.evaluate.result import Judgement, Score
 from perfpipe.pipelines.searching.session import Session
-from perfpipe.searchrecord import Confirmation, Round
+from perfpipe.searchrecord import Confirmation, Round, Times
 
 #: Rounds of a confirmation: in each another finalist is checked for correctness, on new inputs.
 _ROUNDS = 3
@@ -78,7 +78,7 @@ def _round(session: Session, judged: str, order: Sequence[str], launches: int) -
     if failed := _failure(made):
         return Round(judged, made.seed, {}, {judged: failed})
     gains = {name: _gains(made.scores, name, baseline) for name in others}
-    return Round(judged, made.seed, {**gains, judged: _gains(made.scores, "", baseline)})
+    return Round(judged, made.seed, {**gains, judged: gains_of(made.scores, baseline)})
 
 
 def _each(session: Session, order: Sequence[str], launches: int) -> Round:
@@ -92,7 +92,7 @@ def _each(session: Session, order: Sequence[str], launches: int) -> Round:
         if why := _failure(made):
             failed[name] = why
         else:
-            gains[name] = _gains(made.scores, "", search.baseline)
+            gains[name] = gains_of(made.scores, search.baseline)
     return Round(", ".join(order), seed, gains, failed)
 
 
@@ -104,19 +104,14 @@ def _failure(made: Judgement) -> str:
 
 
 def _gains(scores: Sequence[Score], name: str, baseline: str) -> tuple[float, ...]:
-    """Return the logarithm of the speedup of a finalist for each launch, averaged over the cases.
-
-    The judged one has no name.
-    """
-    cases = []
-    for score in (one for one in scores if one.against == baseline):
-        own = score.candidate_ms if not name else _times(scores, score.case, name)
-        cases.append([math.log(b / a) for a, b in zip(own, score.baseline_ms, strict=True)])
-    return tuple(statistics.fmean(launch) for launch in zip(*cases, strict=True))
-
-
-def _times(scores: Sequence[Score], case: str, name: str) -> tuple[float, ...]:
-    return next(one.baseline_ms for one in scores if (one.case, one.against) == (case, name))
+    """Return the gains over the baseline of a finalist that ran beside the judged one."""
+    own = {one.case: one.baseline_ms for one in scores if one.against == name}
+    pairs = (
+        Times(one.case, baseline, own[one.case], one.baseline_ms)
+        for one in scores
+        if one.against == baseline
+    )
+    return gains_of(pairs, baseline)
 
 
 def _told(made: Round) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.search_decision import Speedup, log_gains, speedup_of
+from perfpipe.analysis.search_decision import Speedup, gains_of, log_gains, speedup_of
 from perfpipe.analysis.search_summary import Found, failures
 from perfpipe.searchrecord import BASELINE, Attempt, Kernel
 from perfpipe.units import format_ns, words
@@ -66,8 +66,7 @@ def _about_parent(found: Found, own: Attempt) -> dict[str, Any]:
 
 
 def _of_case(own: Attempt, case: str, against: str) -> Speedup | None:
-    times = tuple(one for one in own.times if one.case == case)
-    return speedup_of(log_gains(Attempt("", 0, "", times=times), against))
+    return speedup_of(gains_of((one for one in own.times if one.case == case), against))
 
 
 def _in_brief(found: Found, own: Attempt) -> dict[str, Any]:
