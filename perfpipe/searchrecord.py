@@ -9,7 +9,6 @@ Times are only compared within a launch: baseline and candidate alternate there.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,8 @@ from perfpipe.errors import StoreError
 from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
 from perfpipe.paths import is_plain
+from perfpipe.runrecord import Scalar
 from perfpipe.secrets import hidden, hide_words
-
-Scalar = bool | int | float | str
 
 #: Status of a candidate that is not judged yet, that equals an earlier one, that equals its parent
 #: although the agent succeeded, and of an agent that failed and changed nothing.
@@ -173,7 +171,6 @@ class Settings:
     agent_timeout_s: float = 600.0
     parallel: int = 1
     by_hand: bool = False
-    profile: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "agent", hide_words(self.agent))
@@ -273,11 +270,6 @@ def attempt_of(content: Mapping[str, Any]) -> Attempt:
     """Return a candidate from JSON; raises ValueError."""
     found: Attempt = decode(Attempt, dict(content))
     return found
-
-
-def as_json(record: Any) -> dict[str, Any]:
-    """Return a record for JSON."""
-    return dataclasses.asdict(record)
 
 
 def _decoded(kind: Any, path: Path, what: str) -> Any:

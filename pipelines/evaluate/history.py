@@ -5,17 +5,21 @@ Absolute times of different launches are not comparable, so that times are kept 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from perfpipe.errors import StoreError, os_error_sentence
 from perfpipe.pipelines.evaluate.result import Judgement
-from perfpipe.searchrecord import CANDIDATE, Attempt, Kernel, Times, as_json
+from perfpipe.searchrecord import CANDIDATE, Attempt, Kernel, Times
 
 #: Most characters of a candidate's own output that are kept: the last ones.
 _PRINTED = 2000
+
+#: Values that a line leaves to the reader, and keys that it always has.
+_USUAL = asdict(Attempt("", 0, ""))
+_ALWAYS = ("name", "generation", "status")
 
 
 def attempt_of(made: Judgement, name: str, generation: int, parents: Sequence[str] = ()) -> Attempt:
@@ -62,22 +66,10 @@ def attempt_of(made: Judgement, name: str, generation: int, parents: Sequence[st
 def append(path: Path, made: Judgement, generation: int, parents: Sequence[str] = ()) -> None:
     """Append a judgement to a JSON lines file; raises StoreError."""
     own = attempt_of(made, made.candidate, generation, parents)
-    stated = {
-        key: one
-        for key, one in as_json(own).items()
-        if key in ("name", "generation", "status") or one != _USUAL.get(key)
-    }
+    stated = {key: one for key, one in asdict(own).items() if key in _ALWAYS or one != _USUAL[key]}
     line = json.dumps({"kind": CANDIDATE, **stated}, ensure_ascii=False) + "\n"
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(line)
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot write")) from error
-
-
-#: Values that a line leaves to the reader.
-_USUAL = {
-    one.name: one.default
-    for one in dataclasses.fields(Attempt)
-    if one.default is not dataclasses.MISSING
-} | {"params": {}, "attainable_pct": {}}
