@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.search_decision import log_gains, speedup_of
+from perfpipe.analysis.search_decision import Speedup, log_gains, speedup_of
 from perfpipe.analysis.search_summary import Found
 from perfpipe.searchrecord import INCUMBENT, PROPOSED, Attempt
 from perfpipe.viewmodel import Column, Source, Table, Value
@@ -13,6 +13,13 @@ _SPEEDUP = (
     Column("high", "High", "number", "x", "high end of the interval"),
     Column("launches", "Launches", "int", "", "launches in which both alternated"),
 )
+
+
+def _cells(speedup: Speedup | None) -> tuple[Value, ...]:
+    """Return the values of the columns in `_SPEEDUP`."""
+    if speedup is None:
+        return (None,) * len(_SPEEDUP)
+    return speedup.ratio, speedup.low, speedup.high, speedup.launches
 
 
 def search_tables(found: Found, source: Source) -> list[Table]:
@@ -49,8 +56,8 @@ def candidates(found: Found, source: Source) -> Table:
         over = speedup_of(log_gains(own, INCUMBENT))
         rows.append(
             (
-                own.name, own.generation, own.variant, ", ".join(own.parents), _params(own),
-                speedup.ratio, speedup.low, speedup.high, speedup.launches,
+                own.name, own.generation, own.variant, ", ".join(own.parents), own.stated,
+                *_cells(speedup),
                 over.ratio if over else None, min(own.attainable_pct.values(), default=None),
                 _place(found, own.name), own.proposer,
             )
@@ -70,10 +77,6 @@ def _place(found: Found, name: str) -> str:
     return "proven" if name == decision.winner else "finalist"
 
 
-def _params(own: Attempt) -> str:
-    return " ".join(f"{name}={value}" for name, value in own.params.items())
-
-
 def finalists(found: Found, source: Source) -> Table:
     """Return the finalists with their speedups on fresh launches."""
     columns = (
@@ -90,14 +93,9 @@ def finalists(found: Found, source: Source) -> Table:
             sure = "proven" if name == decision.winner else "not proven"
             # Others may pass as well; the one with the best low end is the winner.
             verdict = sure if decision.winner is None or name == decision.winner else "not the best"
-            rows.append(
-                (
-                    name, _params(own) if own else "", speedup.ratio, speedup.low, speedup.high,
-                    speedup.launches, verdict,
-                )
-            )  # fmt: skip
+            rows.append((name, own.stated if own else "", *_cells(speedup), verdict))
         for name, why in found.search.confirmations[-1].failed.items() if found.search else ():
-            rows.append((name, "", None, None, None, None, why))
+            rows.append((name, "", *_cells(None), why))
     pct = decision.sure_pct if decision else 99.0
     doc = (
         "Fresh launches of the finalists and the baseline, in new processes, on new inputs, in "
@@ -119,11 +117,8 @@ def generations(found: Found, source: Source) -> Table:
     )
     rows: list[tuple[Value, ...]] = []
     for own in found.generations:
-        speedup = own.speedup
-        ends: tuple[Value, ...] = (None, None, None, None)
-        if speedup is not None:
-            ends = (speedup.ratio, speedup.low, speedup.high, speedup.launches)
-        rows.append((own.number, own.tried, own.correct, own.timed, own.failures, own.best, *ends))
+        counts = (own.number, own.tried, own.correct, own.timed)
+        rows.append((*counts, own.failures, own.best, *_cells(own.speedup)))
     doc = f"Each generation, with its best candidate. {found.convergence.why.capitalize()}."
     return Table("Generations", doc, columns, tuple(rows), len(rows), source)
 

@@ -116,10 +116,14 @@ class Attempt:
         return self.status == CORRECT
 
     @property
+    def stated(self) -> str:
+        """The parameters that it states, as text."""
+        return " ".join(f"{name}={value}" for name, value in self.params.items())
+
+    @property
     def label(self) -> str:
         """Its name, with its parameters if it states any."""
-        stated = " ".join(f"{name}={value}" for name, value in self.params.items())
-        return f"{self.name} ({stated})" if stated else self.name
+        return f"{self.name} ({self.stated})" if self.params else self.name
 
 
 @dataclass(frozen=True)
