@@ -10,28 +10,28 @@ from pathlib import Path
 from perfpipe.errors import InputError, os_error_sentence
 
 #: Most files of a candidate, and most bytes of all together.
-_FILES, _BYTES = 200, 64 << 20
+MOST_FILES, MOST_BYTES = 200, 64 << 20
 
 #: Names that are not part of a candidate.
 _LEFT_OUT = {"__pycache__", ".git"}
 
 #: File in which a candidate may state its parameters, for `perfpipe report --tuning`.
-_PARAMETERS = "params.json"
+PARAMETERS_FILE = "params.json"
 
 
 def parameters(directory: Path) -> dict[str, int | float | str]:
     """Return the parameters that a copied candidate states; raises InputError if invalid."""
-    path = directory / "files" / _PARAMETERS
+    path = directory / "files" / PARAMETERS_FILE
     if not path.is_file():
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{_PARAMETERS}: not JSON ({error})") from error
+        raise InputError(f"{PARAMETERS_FILE}: not JSON ({error})") from error
     if not isinstance(found, dict) or not all(
         isinstance(one, (int, float, str)) for one in found.values()
     ):
-        raise InputError(f"{_PARAMETERS}: expected an object of numbers and strings")
+        raise InputError(f"{PARAMETERS_FILE}: expected an object of numbers and strings")
     return found
 
 
@@ -51,9 +51,10 @@ def copied(source: Path, into: Path) -> str:
             if _LEFT_OUT & {*parts} or path.is_symlink() or not path.is_file():
                 continue
             count, size = count + 1, size + path.stat().st_size
-            if count > _FILES or size > _BYTES:
+            if count > MOST_FILES or size > MOST_BYTES:
                 raise InputError(
-                    f"{source}: a candidate may have at most {_FILES} files and {_BYTES >> 20} MiB"
+                    f"{source}: a candidate may have at most {MOST_FILES} files and "
+                    f"{MOST_BYTES >> 20} MiB"
                 )
             content = path.read_bytes()
             name = path.relative_to(source).as_posix()

@@ -18,6 +18,7 @@ from perfpipe.analysis.search_decision import rank
 from perfpipe.analysis.search_summary import Found
 from perfpipe.errors import PerfpipeError, ToolMissing
 from perfpipe.pipelines.console import say
+from perfpipe.pipelines.evaluate.candidates import PARAMETERS_FILE
 from perfpipe.pipelines.process import run
 from perfpipe.pipelines.search import Search as ParameterSearch
 from perfpipe.pipelines.searching.disk import copy_files
@@ -28,9 +29,6 @@ from perfpipe.secrets import hide
 
 #: Characters of an agent's output that its log keeps of each stream, and the record.
 _LOGGED, _RECORDED = 1 << 17, 400
-
-#: File with the parameters of a candidate, as the judge reads it.
-_PARAMETERS = "params.json"
 
 #: The file with the prompt, which also comes on the agent's input.
 PROMPT_FILE = "PROMPT.md"
@@ -229,5 +227,5 @@ class Parameters:
         del limit_s
         for task in tasks:
             params = self._next[task.variant - 1]
-            (task.folder / _PARAMETERS).write_text(json.dumps(params) + "\n", encoding="utf-8")
+            (task.folder / PARAMETERS_FILE).write_text(json.dumps(params) + "\n", encoding="utf-8")
             yield task, None

@@ -20,7 +20,7 @@ from perfpipe.analysis.search_summary import Found
 from perfpipe.errors import InputError
 from perfpipe.jsonfile import write_json
 from perfpipe.pipelines.console import Progress
-from perfpipe.pipelines.evaluate.candidates import parameters
+from perfpipe.pipelines.evaluate.candidates import MOST_BYTES, MOST_FILES, parameters
 from perfpipe.pipelines.evaluate.describing import problem_text, times_of
 from perfpipe.pipelines.evaluate.history import attempt_of
 from perfpipe.pipelines.evaluate.judge import Judge
@@ -41,9 +41,6 @@ from perfpipe.searchrecord import (
 
 #: What is put beside a candidate for its proposer, and is no part of it.
 GIVEN = frozenset({"PROBLEM.md", "FEEDBACK.md", "HISTORY.md", "feedback.json", "best", PROMPT_FILE})
-
-#: Most files of a candidate and bytes of all, as the judge accepts them.
-_FILES, _BYTES = 200, 64 << 20
 
 #: Bits of the secret seed of a judgement.
 _SEED_BITS = 40
@@ -237,9 +234,10 @@ class Session:
             uses=modules_used(files), params=_stated(files),
         )  # fmt: skip
         size = [path.stat().st_size for path in files_of(files)]
-        if len(size) > _FILES or sum(size) > _BYTES:
+        if len(size) > MOST_FILES or sum(size) > MOST_BYTES:
             shutil.rmtree(files)
-            return replace(made, status=FAILED, reason="it is more than 200 files or 64 MiB")
+            why = f"it is more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB"
+            return replace(made, status=FAILED, reason=why)
         failed = agent is not None and agent.exit_code != 0
         if made.digest == self._digest(task.parents[0]):
             why = f"the agent {_end_of(agent)}" if failed else f"it equals {task.parents[0]}"
