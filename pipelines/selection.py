@@ -181,13 +181,21 @@ def no_such_file(name: str) -> str:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
+    if (meant := by_prefix(name, known)) is None:
+        raise InputError(f"no run, report or batch '{name}' in the store")
+    return meant
+
+
+def by_prefix(name: str, known: Iterable[str]) -> str | None:
+    """Return the id that a name is, or that it begins; None if there is none.
+
+    Raises InputError if there are several.
+    """
     matches = [key for key in known if key.startswith(name)]
     exact = [key for key in matches if key == name] or matches
-    if len(exact) != 1:
-        if exact:
-            raise InputError(f"'{name}' is ambiguous: {', '.join(exact)}")
-        raise InputError(f"no run, report or batch '{name}' in the store")
-    return exact[0]
+    if len(exact) > 1:
+        raise InputError(f"'{name}' is ambiguous: {', '.join(exact)}")
+    return exact[0] if exact else None
 
 
 def _runs_of(store: Store, batch_id: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import secrets
 import statistics
 import time
@@ -28,6 +27,7 @@ from perfpipe.pipelines.searching.confirming import confirm
 from perfpipe.pipelines.searching.disk import SearchDirectory
 from perfpipe.pipelines.searching.proposing import Agent, Given, Parameters, Person, Proposer
 from perfpipe.pipelines.searching.session import Clock, Profiler, Session
+from perfpipe.pipelines.selection import by_prefix
 from perfpipe.pipelines.signals import Ended
 from perfpipe.pipelines.tools import find_tool
 from perfpipe.pipelines.workload import load_workload
@@ -149,14 +149,9 @@ def _work(
 def _named(store: Store, search_id: str) -> str:
     """Return the search that an id, or the beginning of one, names; raises InputError."""
     known = searchrecord.identifiers(store.root)
-    matches = [one for one in known if one == search_id] or [
-        one for one in known if one.startswith(search_id)
-    ]
-    if len(matches) != 1:
-        if matches:
-            raise InputError(f"'{search_id}' is ambiguous: {', '.join(matches)}")
+    if (meant := by_prefix(search_id, known)) is None:
         raise InputError(f"no search '{search_id}' in the store{did_you_mean(search_id, known)}")
-    return matches[0]
+    return meant
 
 
 def _options(device: str, settings: Settings) -> Options:
@@ -207,7 +202,7 @@ def _baseline(judge: Judge, own: Loaded, asked: str | None) -> tuple[str, dict[s
         fresh = judge.again(secrets.randbits(40), _CHOOSING)
         made = fresh.judge(own.baselines[name], against)
         if made.ok and made.scores:
-            found[name] = math.exp(statistics.fmean(math.log(s.speedup) for s in made.scores))
+            found[name] = statistics.geometric_mean(own.speedup for own in made.scores)
         else:
             say(f"the baseline {name} is not used: {made.status}: {made.no_scores or made.reason}")
     return max(found, key=lambda name: found[name]), found if len(names) > 1 else {}
