@@ -22,7 +22,7 @@ from perfpipe.viewmodel import Finding
 #: Findings of an overview, runs and reports of a list, levers of a trial.
 FINDINGS, _LISTED, _TRIED = 3, 200, 10
 
-#: Classes of kernels, GPUs of a finding, and reports whose origin is told.
+#: Classes of kernels, GPUs of a finding, and reports whose origin an answer gives.
 _KERNELS, _GPUS, _REPORTS = 3, 8, 8
 
 #: Views of a verdict with its findings.
