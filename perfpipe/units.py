@@ -141,6 +141,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
+def with_article(noun: str) -> str:
+    """Return a noun with its article: a step, an iteration."""
+    return f"{'an' if noun.startswith(('a', 'e', 'i', 'o')) else 'a'} {noun}"
+
+
 def ago(seconds: float) -> str:
     """Return how long ago something was, in its largest unit.
 

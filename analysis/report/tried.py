@@ -10,7 +10,7 @@ from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.trying.outcomes import Outcome
 from perfpipe.database import in_list, quote
 from perfpipe.trialrecord import Gained
-from perfpipe.units import counted, format_ns
+from perfpipe.units import counted, format_ns, with_article
 from perfpipe.viewmodel import Action, Source
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def stack_of(scope: Scope) -> list[Action]:
             where = f"{counted(launches, 'fresh launch')} on {gpu or 'an unknown GPU'}"
             evidence = f"Measured in {where}, trial {trial}"
             if plain_ms and ms:
-                evidence += f": {format_ns(1e6 * plain_ms)} -> {format_ns(1e6 * ms)} a {unit}"
+                times = f"{format_ns(1e6 * plain_ms)} -> {format_ns(1e6 * ms)}"
+                evidence += f": {times} {with_article(unit)}"
             made.append(
                 Action(
                     f"Apply what helps together: {lever}",

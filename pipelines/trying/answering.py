@@ -28,7 +28,7 @@ from perfpipe.trialrecord import (
     Trial,
     Used,
 )
-from perfpipe.units import counted, format_bytes, format_joules, format_ns
+from perfpipe.units import counted, format_bytes, format_joules, format_ns, with_article
 
 #: Begins the headline of a trial that found that no lever helps.
 _NOTHING = "Nothing to gain"
@@ -126,7 +126,8 @@ def headline(trial: Trial) -> str:
     """Return what a trial gained, as one sentence."""
     stack = trial.stack
     if stack is not None and stack.verdict == "gain" and stack.plain_ms and stack.ms:
-        times = f"{format_ns(1e6 * stack.plain_ms)} -> {format_ns(1e6 * stack.ms)} a {trial.unit}"
+        unit = with_article(trial.unit)
+        times = f"{format_ns(1e6 * stack.plain_ms)} -> {format_ns(1e6 * stack.ms)} {unit}"
         if stack.energy.joules is not None and stack.energy.plain_joules is not None:
             ends = stack.energy.plain_joules, stack.energy.joules
             times += f"; {' -> '.join(map(format_joules, ends))}"
@@ -254,15 +255,16 @@ def lines(trial: Trial) -> Iterator[str]:
     yield headline(trial)
     if trial.plain_ms is not None:
         n = counted(trial.plain_launches, "launch")
+        time = f"{format_ns(1e6 * trial.plain_ms)} {with_article(trial.unit)}"
         yield (
-            f"Without changes: {format_ns(1e6 * trial.plain_ms)} a {trial.unit} ({n} on "
-            f"{trial.gpu}); compared with itself: {saved(trial.aa) or 'too few launches'}, results "
-            f"{RESULTS[trial.aa_results]}"
+            f"Without changes: {time} ({n} on {trial.gpu}); compared with itself: "
+            f"{saved(trial.aa) or 'too few launches'}, results {RESULTS[trial.aa_results]}"
         )
     if trial.plain_energy_j is not None:
         yield (
-            f"Energy without changes: {format_joules(trial.plain_energy_j)} a {trial.unit} "
-            f"({trial.energy_source}; all GPUs that the program may use, idle power included)"
+            f"Energy without changes: {format_joules(trial.plain_energy_j)} "
+            f"{with_article(trial.unit)} ({trial.energy_source}; all GPUs that the program "
+            "may use, idle power included)"
         )
 
 

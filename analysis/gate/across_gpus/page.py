@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from perfpipe.analysis.gate.across_gpus.progress import Profiled, Reached, Work, class_of, is_short
 from perfpipe.analysis.gate.across_gpus.reading import Across
-from perfpipe.analysis.gate.project.page import assumptions, span_times, with_article
+from perfpipe.analysis.gate.project.page import assumptions, span_times
 from perfpipe.analysis.gate.project.scaling import Span
-from perfpipe.units import counted, format_ns
+from perfpipe.units import counted, format_ns, with_article
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value
 
 #: Rows of a table; configurations and kernels that sentences cover.

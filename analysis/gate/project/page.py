@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from perfpipe.analysis.gate.across_gpus.progress import class_of
 from perfpipe.analysis.gate.project.scaling import Span, name_of, ratios
-from perfpipe.analysis.gate.project.totals import ITERATION, KERNELS, Moved, Whole
+from perfpipe.analysis.gate.project.totals import KERNELS, Moved, Whole
 from perfpipe.specs import GpuSpec
-from perfpipe.units import format_ns, words
+from perfpipe.units import format_ns, with_article, words
 from perfpipe.viewmodel import Column, Fact, Report, Section, Source, Table, Value
 
 #: Rows of a table.
@@ -150,11 +150,6 @@ def sentences(whole: Whole, before: GpuSpec, after: GpuSpec) -> Iterator[str]:
 def _unknown(parts: Sequence[Moved]) -> str:
     reasons = [part.reason for part in parts if part.span is None and part.reason]
     return "; ".join(dict.fromkeys(reasons))
-
-
-def with_article(part: str) -> str:
-    """Return a part with its article: a step, an iteration."""
-    return f"an {part}" if part == ITERATION else f"a {part}"
 
 
 def span_ns(span: Span) -> str:

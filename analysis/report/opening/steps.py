@@ -20,7 +20,7 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
 from perfpipe.database import in_list, quote, same
 from perfpipe.runrecord import OBSERVED, TaskResult
-from perfpipe.units import counted, format_bytes, format_ns, format_rate, words
+from perfpipe.units import counted, format_bytes, format_ns, format_rate, with_article, words
 from perfpipe.viewmodel import Budget, Fact, Source, Tile
 
 #: Views that are read here.
@@ -311,9 +311,9 @@ def _owner(scope: Scope, gpu: Gpu, unit: str) -> str:
     select = "SELECT share_pct, median_ns, p95_ns, busy_pct FROM no_work_findings"
     for share, median_ns, p95_ns, busy in _of_gpu(scope, gpu, select):
         return (
-            f"; no request is there for {share:.0f} % of the time; without this wait, a {unit} "
-            f"takes {format_ns(median_ns)} (p95 {format_ns(p95_ns)}), and the GPU is busy for "
-            f"{busy:.0f} % of that time"
+            f"; no request is there for {share:.0f} % of the time; without this wait, "
+            f"{with_article(unit)} takes {format_ns(median_ns)} (p95 {format_ns(p95_ns)}), "
+            f"and the GPU is busy for {busy:.0f} % of that time"
         )
     for (kind,) in _of_gpu(scope, gpu, "SELECT kind FROM loop_findings"):
         loop = "a while loop of XLA" if kind == "xla" else "a loop on the host"

@@ -11,7 +11,7 @@ from perfpipe.analysis.rows import records_of
 from perfpipe.analysis.trying.outcomes import RESULTS, Outcome
 from perfpipe.database import in_list, quote
 from perfpipe.trialrecord import EQUAL_RESULTS, Gained
-from perfpipe.units import format_ns
+from perfpipe.units import format_ns, with_article
 from perfpipe.viewmodel import Code, Column, Source, Table, Value
 
 #: Row of the unchanged program.
@@ -99,7 +99,11 @@ def _tables(scope: Scope) -> Iterator[Table]:
 def _plain(trial: dict[str, Value]) -> tuple[Value, ...]:
     """Return the row of the unchanged program, compared with itself."""
     ms = trial["plain_ms"]
-    time = f"{format_ns(1e6 * float(ms))} a {trial['unit']}; " if ms is not None else ""
+    time = (
+        f"{format_ns(1e6 * float(ms))} {with_article(str(trial['unit']))}; "
+        if ms is not None
+        else ""
+    )
     why = f"{time}{trial['gpu'] or 'GPU unknown'}, {str(trial['tried_at'])[:10]}"
     row = {
         "lever": _PLAIN,
