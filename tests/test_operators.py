@@ -209,19 +209,22 @@ HALF = AT + "vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<c
 
 
 @pytest.mark.parametrize(
-    ("kinds", "gain_pct"),
+    ("kinds", "gain_pct", "tf32_pct"),
     [
         # Of lengths 1 to 4, the last three state FP32.
-        (["loop_select_fusion", TF32, "layout", "pointwise"], 45.0),
+        (["loop_select_fusion", TF32, "layout", "pointwise"], 45.0, 20.0),
         # The product takes far less than half in BF16: 5 of 10 are halved, 4 go.
-        (["loop_select_fusion", "layout", "pointwise", SGEMM], 65.0),
+        (["loop_select_fusion", "layout", "pointwise", SGEMM], 65.0, 0.0),
     ],
 )
-def test_a_program_in_fp32_is_told_of_mixed_precision(kinds: list[str], gain_pct: float) -> None:
+def test_a_program_in_fp32_is_told_of_mixed_precision(
+    kinds: list[str], gain_pct: float, tf32_pct: float
+) -> None:
     db = _timeline(kinds)
     assert db.rows(
-        "SELECT round(share_pct), round(gain_pct), floor, technique FROM precision_findings"
-    ) == [(90, gain_pct, "half_types", "mixed_precision")]
+        "SELECT round(share_pct), round(tf32_pct), round(gain_pct), floor, technique "
+        "FROM precision_findings"
+    ) == [(90, tf32_pct, gain_pct, "half_types", "mixed_precision")]
     found = db.rows("SELECT round(bound_pct) FROM findings WHERE claim = 'single_precision'")
     assert found == [(gain_pct,)]
     last = db.rows("SELECT technique, precision FROM recommendations ORDER BY rank DESC LIMIT 1")

@@ -4,6 +4,7 @@
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
 -- share_pct DOUBLE: percentage of the step time spent in kernels whose names indicate FP32 or TF32
+-- tf32_pct DOUBLE: percentage of the step time spent in kernels whose names indicate TF32
 -- step_ns DOUBLE: mean time per step spent in FP32 and TF32 kernels, ns; NULL if there are no steps
 -- step_launches BIGINT: mean number of FP32 and TF32 kernel launches per step; NULL if there are no steps
 -- longest VARCHAR: kernels with the largest total time, as in precision_times
@@ -18,7 +19,8 @@
 claim = "single_precision"
 says = "computes in FP32"
 evidence = """\
-kernels with FP32 or TF32 in their names take {{ share }}{% if step_launches %} ({{ step_launches | \
+kernels whose names indicate FP32{% if tf32_pct > 0 %} or TF32{% endif %} take {{ share }}\
+{% if tf32_pct > 0 %}, {{ '%.1f' | format(tf32_pct) }} % in TF32{% endif %}{% if step_launches %} ({{ step_launches | \
 counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; longest kernels: {{ longest }}"""
 question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
 confidence = "medium"
@@ -51,6 +53,7 @@ SELECT
     p.report_id,
     p.device,
     p.share_pct,
+    p.share_pct * p.tf32_ns / p.time_ns AS tf32_pct,
     p.time_ns / p.steps AS step_ns,
     round(p.launches / p.steps)::BIGINT AS step_launches,
     p.longest,

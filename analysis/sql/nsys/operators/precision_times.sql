@@ -11,6 +11,7 @@
 -- time_ns BIGINT: sum of the kernel durations, ns
 -- share_pct DOUBLE: percentage of the covered time
 -- kernel_pct DOUBLE: percentage of the kernel time within the covered time
+-- tf32_ns BIGINT: part of time_ns spent in kernels whose names indicate TF32, ns
 -- product_ns BIGINT: part of time_ns spent in matrix products, convolutions and attention that do not use
 --   TF32, ns
 -- kernels BIGINT: number of distinct kernels
@@ -48,6 +49,7 @@ SELECT
     sum(t.time_ns)::BIGINT AS time_ns,
     100.0 * sum(t.time_ns) / nullif(any_value(p.time_ns), 0) AS share_pct,
     100.0 * sum(t.time_ns) / sum(sum(t.time_ns)) OVER (PARTITION BY t.track) AS kernel_pct,
+    sum(if(uses_tf32(t.demangled), t.time_ns, 0))::BIGINT AS tf32_ns,
     sum(if(t.is_product AND NOT uses_tf32(t.demangled), t.time_ns, 0))::BIGINT AS product_ns,
     count(*) AS kernels,
     longest_kernels(t.short_name, t.time_ns, p.time_ns, t.place) AS longest
