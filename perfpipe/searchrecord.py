@@ -260,11 +260,6 @@ def in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
     return sorted(attempts, key=lambda one: (one.generation, one.variant, one.name))
 
 
-def read_all(root: Path) -> list[Search]:
-    """Return the searches of a store, oldest first; raises StoreError if one is damaged."""
-    return in_time(read(directory(root) / name) for name in identifiers(root))
-
-
 def in_time(searches: Iterable[Search]) -> list[Search]:
     """Return searches, oldest first."""
     return sorted(searches, key=lambda one: (one.created_at, one.search_id))

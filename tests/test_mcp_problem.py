@@ -136,6 +136,25 @@ def test_a_search_of_the_store_is_known(desk: Desk) -> None:
     assert data["problem"]["baselines"][0]["times_ms"] == {CASE: 5.0}
 
 
+@pytest.mark.parametrize("name", ["search.json", "candidates/g1v1/candidate.json"])
+def test_a_damaged_search_hides_no_other(desk: Desk, name: str) -> None:
+    for number in (1, 2):
+        folder = searchrecord.directory(desk.store.root) / f"scaled-20260101-00000{number}"
+        search = Search(
+            folder.name, "scaled", "w.yaml", "cpu", "CPU", "plain", "2026-01-01T00:00:00Z", "p", 0,
+            Settings(1, 2),
+        )  # fmt: skip
+        folder.mkdir(parents=True)
+        searchrecord.write(folder, search)
+        searchrecord.write_attempt(folder, Attempt("g1v1", 1, "correct", digest="a"))
+    (folder / name).write_text("{")
+    found = ask(desk, "problem")
+    assert [one["search"] for one in found["data"]["searches"]] == ["scaled-20260101-000001"]
+    assert found["warnings"] == [
+        "search scaled-20260101-000002 is skipped: it is damaged; run 'perfpipe store verify'"
+    ]
+
+
 def test_several_workloads_are_listed(workload: Path, store: Store, tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("version: 1\nname: w\ncommand: [x]\n")
     desk = Desk(store, Jobs.of((tmp_path / "w.yaml", workload)))

@@ -11,6 +11,7 @@ from typing import Any
 from perfpipe import searchrecord
 from perfpipe.analysis.search_decision import Speedup, ranked
 from perfpipe.analysis.search_summary import Found, sentences
+from perfpipe.errors import StoreError
 from perfpipe.pipelines.agents.cutting import first
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, Next
@@ -49,7 +50,8 @@ def problem(desk: Desk, jobs: Jobs, workload: str | None) -> Answer:
         listed = _listed(workload, jobs.path(workload))
         following = Next("try", {"workload": workload}) if listed["try"] else None
         return Answer({"workloads": [listed]}, next=following)
-    judged, searches = jobs.judged(workload), _searches(desk, workload)
+    judged = jobs.judged(workload)
+    searches, damaged = _searches(desk, workload)
     best = _best(judged, searches, described["device"])
     data = {
         "problem": _problem(described, _times(judged, searches, described["device"])),
@@ -57,7 +59,7 @@ def problem(desk: Desk, jobs: Jobs, workload: str | None) -> Answer:
         "judged": first([_judged(job) for job in reversed(judged)], _JUDGED),
         "searches": first([_searched(found) for _, found in searches], _SEARCHES),
     }
-    return Answer(data, rows="judged")
+    return Answer(data, rows="judged", warnings=damaged)
 
 
 def _listed(name: str, path: Path) -> dict[str, Any]:
@@ -137,15 +139,21 @@ def _judged(job: Job) -> dict[str, Any]:
     }
 
 
-def _searches(desk: Desk, workload: str) -> list[tuple[SearchDirectory, Found]]:
-    """Return the searches of the store on a workload, the newest first."""
-    root = desk.store.root
-    found = []
-    for search in reversed(searchrecord.read_all(root)):
-        if search.workload == workload:
-            disk = SearchDirectory(searchrecord.directory(root) / search.search_id, search)
-            found.append((disk, Found(tuple(disk.attempts()), search.baseline, search)))
-    return found
+def _searches(
+    desk: Desk, workload: str
+) -> tuple[list[tuple[SearchDirectory, Found]], tuple[str, ...]]:
+    """Return the searches of the store on a workload, the newest first, and what is damaged."""
+    found, damaged = [], []
+    for name in searchrecord.identifiers(desk.store.root):
+        try:
+            disk = SearchDirectory.read(desk.store, name)
+            if disk.search.workload == workload:
+                own = Found(tuple(disk.attempts()), disk.search.baseline, disk.search)
+                found.append((disk, own))
+        except StoreError:
+            damaged.append(f"search {name} is skipped: it is damaged; run 'perfpipe store verify'")
+    found.sort(key=lambda one: one[0].search.created_at, reverse=True)
+    return found, tuple(map(plain, damaged))
 
 
 def _searched(found: Found) -> dict[str, Any]:
