@@ -14,6 +14,7 @@ from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
 from perfpipe.pipelines.evaluate.load import Loaded, loaded
 from perfpipe.pipelines.evaluate.result import Status
+from perfpipe.searchrecord import Times
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
@@ -101,5 +102,5 @@ def test_cases_have_shapes_tolerances_and_known_times(tmp_path: Path) -> None:
 
 
 def test_the_latest_times_of_baselines_count() -> None:
-    first, last = ({"against": "a", "case": "c", "baseline_ms": own} for own in ([9.0], [1.0, 2.0]))
-    assert times_of([{"scores": [first]}, {"scores": [last]}, {}]) == {("a", "c"): 2.0}
+    first, last = (Times("c", "a", (), own) for own in ((9.0,), (1.0, 2.0, 4.0)))
+    assert times_of([first, last]) == {("a", "c"): 2.0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, Next
 from perfpipe.pipelines.agents.judging import DONE, Job, Jobs
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
+from perfpipe.pipelines.evaluate.describing import times_of
 from perfpipe.pipelines.searching.disk import SearchDirectory
 from perfpipe.pipelines.workload import load_workload
 from perfpipe.searchrecord import Attempt, Times
@@ -84,7 +84,7 @@ def _times(
         for times in own.times
     ]
     tried += [times for job in judged for times in _attempt(job).times]
-    return {(own.against, own.case): statistics.median(own.baseline_ms) for own in tried}
+    return times_of(tried)
 
 
 def _problem(

@@ -39,7 +39,7 @@ from perfpipe.pipelines.attaching.ways import Prepared
 from perfpipe.pipelines.complaint import complaint, ended
 from perfpipe.pipelines.place import host_name, machine
 from perfpipe.pipelines.program import Program, name_of
-from perfpipe.pipelines.runs import Run
+from perfpipe.pipelines.runs import Run, task_folder
 from perfpipe.pipelines.tools import find_tool, gpus, require_tool
 from perfpipe.provenance import utc, utc_now
 from perfpipe.ranrecord import Ran
@@ -96,7 +96,7 @@ def detach(program: Program, collector: str, store: Store) -> tuple[Run, Detache
     tool = require_tool("nsys") if prepared == "nsys" else None
     words = tuple(program.words)
     run = Run.new(store, name_of(words), "", DETACH, words=words)
-    folder = run.directory / "tasks" / "000-detach"
+    folder = run.directory / "tasks" / task_folder(0, "detach")
     with storing(folder):
         folder.mkdir(parents=True)
         pending = _pending(store, run.record.run_id)
@@ -154,7 +154,7 @@ class _Keeper:
 def _keep(
     run: Run, command: Sequence[str], env: dict[str, str], cwd: Path, after: Sequence[str]
 ) -> _Keeper:
-    folder = run.directory / "tasks" / "000-detach"
+    folder = run.directory / "tasks" / task_folder(0, "detach")
     request = {
         "words": [*command],
         "env": env,

@@ -32,7 +32,7 @@ from perfpipe.pipelines.collectors.nsys import export_nsys_rep
 from perfpipe.pipelines.ingesting import Failure, ingest_many
 from perfpipe.pipelines.place import host_name, machine
 from perfpipe.pipelines.program import name_of
-from perfpipe.pipelines.runs import Run
+from perfpipe.pipelines.runs import Run, task_folder
 from perfpipe.provenance import utc_now
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import ATTACH, RunRecord, TaskResult
@@ -74,7 +74,7 @@ def attach(
     subject = Subject(target, target.tree(), prepared)
     words = hide_words(target.command) or (target.name,)
     run = Run.new(store, name_of(words), "", ATTACH, words=words)
-    folder = run.directory / "tasks" / "000-attach"
+    folder = run.directory / "tasks" / task_folder(0, "attach")
     with run.track_status():
         with storing(folder):
             folder.mkdir(parents=True)

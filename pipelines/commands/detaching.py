@@ -13,6 +13,7 @@ from perfpipe.pipelines.attaching.detaching import detach
 from perfpipe.pipelines.console import say
 from perfpipe.pipelines.options import json_document, resolve_store
 from perfpipe.pipelines.program import program_of
+from perfpipe.pipelines.runs import task_folder
 
 if TYPE_CHECKING:
     from perfpipe.pipelines.commands.run import RunOptions
@@ -40,5 +41,6 @@ def detach_program(ctx: click.Context, options: RunOptions) -> None:
         return
     option = f" {store.option}" if store.option else ""
     click.echo(f"{run.record.run_id}  process {own.pid}")
-    say(f"its output: {run.directory / 'tasks' / '000-detach'}/plain.out and plain.err")
+    folder = run.directory / "tasks" / task_folder(0, "detach")
+    say(f"its output: {folder}/plain.out and plain.err")
     say(f"to look at it: perfpipe attach @1{option}")

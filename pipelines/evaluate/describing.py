@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ast
 import json
+import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from perfpipe import searchrecord
 from perfpipe.pipelines.evaluate.arena import laid_out
 from perfpipe.pipelines.evaluate.block import FLOATS, Input
 from perfpipe.pipelines.evaluate.bounds import bound_of, work_of
+from perfpipe.pipelines.evaluate.device import device_name
 from perfpipe.pipelines.evaluate.load import Loaded
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.tolerance import allowed
@@ -95,24 +98,13 @@ def problem_data(
     return made
 
 
-def times_of(judgements: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
-    """Return the latest times of baselines in judgements, as `Judgement.data` returns them.
+def times_of(measured: Iterable[searchrecord.Times]) -> dict[tuple[str, str], float]:
+    """Return the latest median time of each baseline and case, ms.
 
-    >>> score = {"against": "library", "case": "float32 m=1", "baseline_ms": [3.0, 1.0, 2.0]}
-    >>> times_of([{"scores": [score]}])
+    >>> times_of([searchrecord.Times("float32 m=1", "library", (), (3.0, 1.0, 2.0))])
     {('library', 'float32 m=1'): 2.0}
     """
-    found = {}
-    for made in judgements:
-        for score in made.get("scores") or ():
-            own = sorted(score["baseline_ms"])
-            found[score["against"], score["case"]] = float(own[len(own) // 2])
-    return found
-
-
-def device_name(torch: Any, device: str) -> str:
-    """Return the model of a device."""
-    return "CPU" if device == "cpu" else str(torch.cuda.get_device_name(device))
+    return {(one.against, one.case): statistics.median(one.baseline_ms) for one in measured}
 
 
 def signature(problem: Problem) -> str:

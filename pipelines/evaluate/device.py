@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,3 +43,10 @@ def idle_threads(torch: Any) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def device_name(torch: Any, device: str) -> str:
+    """Return the model of a device."""
+    if device == "cpu":
+        return f"CPU ({platform.machine()})"
+    return str(torch.cuda.get_device_name(device))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from perfpipe.pipelines.evaluate.checking import (
     status_of,
 )
 from perfpipe.pipelines.evaluate.degenerate import flaws
-from perfpipe.pipelines.evaluate.device import idle_threads, pytorch
+from perfpipe.pipelines.evaluate.device import device_name, idle_threads, pytorch
 from perfpipe.pipelines.evaluate.problem import Case, Problem
 from perfpipe.pipelines.evaluate.reach import hidden
 from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status, graded
@@ -136,7 +135,7 @@ class Judge:
         problem, options = self.problem, self._options
         made = Judgement(
             problem.name, own.name, Status.CORRECT, "", own.digest,
-            self._device_name(), options.seed, software=self._software(),
+            device_name(self._torch, options.device), options.seed, software=self._software(),
         )  # fmt: skip
         try:
             made = replace(made, params=parameters(own.home))
@@ -280,12 +279,6 @@ class Judge:
             return found
         how = f"exit code {self._code}" if self._code >= 0 else f"signal {-self._code}"
         return Found(Status.CRASH, Evidence("crash", f"the candidate's process ended with {how}"))
-
-    def _device_name(self) -> str:
-        if self._options.device == "cpu":
-            return f"CPU ({platform.machine()})"
-        name: str = self._torch.cuda.get_device_name(self._options.device)
-        return name
 
     def _software(self) -> dict[str, str]:
         found = {"torch": str(self._torch.__version__)}

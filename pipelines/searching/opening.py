@@ -15,8 +15,8 @@ from typing import Any
 from perfpipe import searchrecord
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.pipelines.console import progress, say
-from perfpipe.pipelines.evaluate.describing import device_name, problem_data
-from perfpipe.pipelines.evaluate.device import device_of, pytorch
+from perfpipe.pipelines.evaluate.describing import problem_data
+from perfpipe.pipelines.evaluate.device import device_name, device_of, pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
 from perfpipe.pipelines.evaluate.load import Loaded, loaded
 from perfpipe.pipelines.evaluate.profiling import case_of

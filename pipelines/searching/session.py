@@ -191,7 +191,7 @@ class Session:
         )
         copy_files(self.disk.files(parent), folder)
         seed = int.from_bytes(hashlib.sha256(f"{search.seed} {name}".encode()).digest()[:4], "big")
-        times = times_of({"scores": [vars(times)]} for own in found.attempts for times in own.times)
+        times = times_of(times for own in found.attempts for times in own.times)
         about = {
             **self._problem,
             "baselines": [
