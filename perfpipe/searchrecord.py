@@ -9,6 +9,7 @@ Times are only compared within a launch: baseline and candidate alternate there.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,6 +207,15 @@ class Search:
     workloads: str | None = None
     confirmations: tuple[Confirmation, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)
+
+
+def baseline_medians(measured: Iterable[Times]) -> dict[tuple[str, str], float]:
+    """Return the latest median time of each baseline and case, ms.
+
+    >>> baseline_medians([Times("float32 m=1", "library", (), (3.0, 1.0, 2.0))])
+    {('library', 'float32 m=1'): 2.0}
+    """
+    return {(one.against, one.case): statistics.median(one.baseline_ms) for one in measured}
 
 
 def _hide(record: object, *names: str) -> None:

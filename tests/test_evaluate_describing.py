@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from perfpipe.pipelines.evaluate.describing import problem_data, problem_text, times_of
+from perfpipe.pipelines.evaluate.describing import problem_data, problem_text
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
 from perfpipe.pipelines.evaluate.load import Loaded, loaded
 from perfpipe.pipelines.evaluate.result import Status
-from perfpipe.searchrecord import Times
+from perfpipe.searchrecord import Times, baseline_medians
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
@@ -103,4 +103,4 @@ def test_cases_have_shapes_tolerances_and_known_times(tmp_path: Path) -> None:
 
 def test_the_latest_times_of_baselines_count() -> None:
     first, last = (Times("c", "a", (), own) for own in ((9.0,), (1.0, 2.0, 4.0)))
-    assert times_of([first, last]) == {("a", "c"): 2.0}
+    assert baseline_medians([first, last]) == {("a", "c"): 2.0}

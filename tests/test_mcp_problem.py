@@ -27,6 +27,9 @@ CASE = "float32 n=4096"
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
+#: What the judge calls the CPU.
+DEVICE = f"CPU ({platform.machine()})"
+
 
 @pytest.fixture(scope="module")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -109,7 +112,7 @@ def test_a_search_of_the_store_is_known(desk: Desk) -> None:
         name = f"{workload}-20260101-00000{number}"
         folder = root / name
         search = Search(
-            name, workload, "w.yaml", "cpu", f"CPU ({platform.machine()})", "plain", "2026-01-01T00:00:00Z", "p", 0,
+            name, workload, "w.yaml", "cpu", DEVICE, "plain", "2026-01-01T00:00:00Z", "p", 0,
             Settings(1, 2),
             confirmations=(Confirmation(0, ("g1v1",), (Round("g1v1", 1, gains),)),),
         )  # fmt: skip
@@ -142,7 +145,7 @@ def test_a_damaged_search_hides_no_other(desk: Desk, name: str) -> None:
     for number in (1, 2):
         folder = searchrecord.directory(desk.store.root) / f"scaled-20260101-00000{number}"
         search = Search(
-            folder.name, "scaled", "w.yaml", "cpu", f"CPU ({platform.machine()})", "plain", "2026-01-01T00:00:00Z", "p", 0,
+            folder.name, "scaled", "w.yaml", "cpu", DEVICE, "plain", "2026-01-01T00:00:00Z", "p", 0,
             Settings(1, 2),
         )  # fmt: skip
         folder.mkdir(parents=True)

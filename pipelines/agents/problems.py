@@ -16,10 +16,9 @@ from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, Next
 from perfpipe.pipelines.agents.judging import DONE, Job, Jobs
 from perfpipe.pipelines.agents.wording import captured, plain, sentence, value
-from perfpipe.pipelines.evaluate.describing import times_of
 from perfpipe.pipelines.searching.disk import SearchDirectory
 from perfpipe.pipelines.workload import load_workload
-from perfpipe.searchrecord import Attempt, Times
+from perfpipe.searchrecord import Attempt, Times, baseline_medians
 
 #: Most judgements and searches of an answer, and characters of the best candidate's files.
 _JUDGED, _SEARCHES, _SOURCE = 12, 3, 6_000
@@ -84,7 +83,7 @@ def _times(
         for times in own.times
     ]
     tried += [times for job in judged for times in _attempt(job).times]
-    return times_of(tried)
+    return baseline_medians(tried)
 
 
 def _problem(

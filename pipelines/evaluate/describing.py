@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import ast
 import json
-import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perfpipe import searchrecord
 from perfpipe.pipelines.evaluate.arena import laid_out
 from perfpipe.pipelines.evaluate.block import FLOATS, Input
 from perfpipe.pipelines.evaluate.bounds import bound_of, work_of
@@ -96,15 +94,6 @@ def problem_data(
     if isolation is not None:
         made["isolation"] = dict(isolation)
     return made
-
-
-def times_of(measured: Iterable[searchrecord.Times]) -> dict[tuple[str, str], float]:
-    """Return the latest median time of each baseline and case, ms.
-
-    >>> times_of([searchrecord.Times("float32 m=1", "library", (), (3.0, 1.0, 2.0))])
-    {('library', 'float32 m=1'): 2.0}
-    """
-    return {(one.against, one.case): statistics.median(one.baseline_ms) for one in measured}
 
 
 def signature(problem: Problem) -> str:

@@ -21,7 +21,7 @@ from perfpipe.errors import InputError
 from perfpipe.jsonfile import write_json
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.evaluate.candidates import MOST_BYTES, MOST_FILES, parameters
-from perfpipe.pipelines.evaluate.describing import problem_text, times_of
+from perfpipe.pipelines.evaluate.describing import problem_text
 from perfpipe.pipelines.evaluate.history import attempt_of
 from perfpipe.pipelines.evaluate.judge import Judge
 from perfpipe.pipelines.evaluate.result import Judgement
@@ -37,6 +37,7 @@ from perfpipe.searchrecord import (
     PROPOSED,
     UNCHANGED,
     Attempt,
+    baseline_medians,
 )
 
 #: What is put beside a candidate for its proposer, and is no part of it.
@@ -191,7 +192,7 @@ class Session:
         )
         copy_files(self.disk.files(parent), folder)
         seed = int.from_bytes(hashlib.sha256(f"{search.seed} {name}".encode()).digest()[:4], "big")
-        times = times_of(times for own in found.attempts for times in own.times)
+        times = baseline_medians(times for own in found.attempts for times in own.times)
         about = {
             **self._problem,
             "baselines": [

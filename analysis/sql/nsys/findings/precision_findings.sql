@@ -20,8 +20,9 @@ claim = "single_precision"
 says = "computes in FP32"
 evidence = """\
 kernels whose names indicate FP32{% if tf32_pct > 0 %} or TF32{% endif %} take {{ share }}\
-{% if tf32_pct > 0 %}, {{ '%.1f' | format(tf32_pct) }} % in TF32{% endif %}{% if step_launches %} ({{ step_launches | \
-counted('launch') }} and {{ step_ns | ns }} per step){% endif %}; longest kernels: {{ longest }}"""
+{% if tf32_pct > 0 %}, {{ '%.1f' | format(tf32_pct) }} % in TF32{% endif %}\
+{% if step_launches %} ({{ step_launches | counted('launch') }} and {{ step_ns | ns }} per step){% endif %}\
+; longest kernels: {{ longest }}"""
 question = "SELECT type, launches, time_ns, share_pct, kernel_pct, longest FROM precision_times"
 confidence = "medium"
 
