@@ -346,6 +346,26 @@ def test_steps_run_from_their_first_operation_to_the_next_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("earlier", "begins"), [(0, 100), (250, 250), (400, 300)], ids=["done", "running", "overlaps"]
+)
+def test_a_single_step_begins_when_the_gpu_has_finished_earlier_work(
+    earlier: int, begins: int
+) -> None:
+    """A profiler that starts in a running loop records the end of the step before."""
+    db = Tiny()
+    db.add("launches", _op(10, 40))
+    if earlier:
+        db.add("launches", _op(50, earlier, stream=8))
+    db.add("launches", _called(300, 500, 280, 290, call_id=0))
+    db.add(
+        "nsys_nvtx_ranges",
+        {"pid": 1, "tid": 1, "range_id": 0, "name": "step 7", "style": "PushPop",
+         "start_ns": 100, "end_ns": 550, "first_call": 0, "calls": 1},
+    )  # fmt: skip
+    assert db.rows("SELECT start_ns, end_ns FROM steps WHERE step IS NOT NULL") == [(begins, 550)]
+
+
+@pytest.mark.parametrize(
     ("name", "synchronises"),
     [
         ("cudaDeviceSynchronize", True), ("cudaStreamSynchronize_ptsz", True),

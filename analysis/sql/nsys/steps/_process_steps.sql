@@ -1,6 +1,7 @@
 -- Steps of each process on each GPU, from one source per process: ranges, else the order of launches. A step
 -- begins with the first operation that it launched and ends when the next step begins; the last step of a
--- loop ends with its own last operation. A single range is a step with its host part.
+-- loop ends with its own last operation. A single range is a step with its host part, which begins when the
+-- GPU has finished earlier work.
 -- @materialize
 CREATE VIEW _process_steps AS
 WITH ranges AS (
@@ -22,6 +23,20 @@ begun AS (
     JOIN _tracks AS t ON t.report_id = l.report_id AND t.pid = l.pid AND t.cuda_device = l.device
     GROUP BY t.track, c.report_id, c.range_id
 ),
+-- No earlier step shows the host part of a single step; on a shared GPU, others may work in it.
+single AS (
+    SELECT b.track, any_value(b.start_ns) AS first_ns
+    FROM begun AS b
+    SEMI JOIN (SELECT track FROM _tracks GROUP BY track HAVING count(*) = 1) USING (track)
+    GROUP BY b.track
+    HAVING count(*) = 1
+),
+earlier AS (
+    SELECT s.track, max(l.end_ns) AS end_ns
+    FROM single AS s
+    LEFT JOIN _placed_launches AS l ON l.track = s.track AND l.start_ns < s.first_ns
+    GROUP BY s.track
+),
 annotated AS (
     SELECT
         b.track,
@@ -33,17 +48,15 @@ annotated AS (
         r.start_ns AS host_start_ns,
         coalesce(r.end_ns, 9223372036854775807) AS host_end_ns,
         b.start_ns AS first_ns,
-        -- No earlier step shows the host part of a single step; on a shared GPU, others may work in it.
-        count(*) OVER (PARTITION BY b.track) = 1 AND o.track IS NOT NULL AS single,
-        if(single, least(b.start_ns, r.start_ns), b.start_ns) AS start_ns,
-        if(single, greatest(b.end_ns, r.end_ns), b.end_ns) AS end_ns,
+        if(e.track IS NULL, b.start_ns, least(b.start_ns, greatest(r.start_ns, e.end_ns))) AS start_ns,
+        if(e.track IS NULL, b.end_ns, greatest(b.end_ns, r.end_ns)) AS end_ns,
         NULL::DOUBLE AS match,
         1 AS repeats,
         NULL::BIGINT AS period,
         row_number() OVER (PARTITION BY b.track, r.pid ORDER BY b.start_ns DESC, r.range_id DESC) = 1 AS last
     FROM ranges AS r
     JOIN begun AS b USING (report_id, range_id)
-    LEFT JOIN (SELECT track FROM _tracks GROUP BY track HAVING count(*) = 1) AS o ON o.track = b.track
+    LEFT JOIN earlier AS e ON e.track = b.track
 ),
 -- Other threads launch as well: the last operation of the last step may belong to them.
 ends AS (
