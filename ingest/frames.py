@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perfpipe.ingest.ncu.names import namespace
@@ -61,7 +61,7 @@ _OFTEN = _KNOWN | frozenset(
     "networkx nltk numba omegaconf outlines PIL pyarrow pydantic ray requests safetensors "
     "sgl_kernel six skimage spacy sympy tensorboard tilelang tokenizers torch_guard torchao "
     "torchmetrics torchtitan torchtune tqdm typer typing_extensions unsloth urllib3 uvicorn wandb "
-    "xfuser xgrammar yaml zmq".split()
+    "triton_kernels xfuser xgrammar yaml zmq".split()
 )
 
 #: The interpreter.
@@ -83,7 +83,7 @@ _DELIVERED = re.compile(
 #: Functions of the CUDA runtime, which is part of most programs, and templates of its headers.
 _RUNTIME = re.compile(
     r"(?:__)?(?:cuda|cu)[A-Z]\w*$|libcudart_static_\w+$|__cuda\w+$"
-    r"|(?:static )?cudaError(?:_t)? cuda[A-Z]\w*<"
+    r"|(?:static )?cudaError(?:_t)? cuda[A-Z]\w*<|(?:\w+ )*cudart::"
 )
 _RUNTIME_LIBRARY = "libcudart.so"
 
@@ -207,13 +207,15 @@ def _is_standard(name: str) -> bool:
     return name.removesuffix(".py") in _MODULES
 
 
-def _scripts(stacks: Iterable[Stack]) -> frozenset[str]:
+def _scripts(stacks: Sequence[Stack]) -> frozenset[str]:
     """Return the scripts that the interpreter started.
 
     A script is the outermost code of the user outside functions.  What is outermost of all was
-    started by its path, whatever its folders are called.
+    started by its path, whatever its folders are called.  A frame of `python -c` that calls nothing
+    may be the command of a child process as well, if another stack shows such a command.
     """
     scripts = set()
+    spawned = any(stack and _starts_process(stack, 0) for stack in stacks)
     for stack in stacks:
         for at, frame in enumerate(reversed(stack)):
             if frame.function != MODULE or frame.native or not frame.file:
@@ -221,7 +223,9 @@ def _scripts(stacks: Iterable[Stack]) -> frozenset[str]:
             path = frame.file.replace("\\", "/")
             kind, package = _by_path(path)
             relative = kind == PYTHON and "/" not in path and not path.startswith("<")
-            command = path == _TEXT and not _starts_process(stack, at)
+            command = path == _TEXT and not (
+                _starts_process(stack, at) or (spawned and len(stack) == 1)
+            )
             started = kind == USER or relative or command
             if started and (at == 0 or (kind == USER and package is None)):
                 scripts.add(path)

@@ -135,6 +135,8 @@ def test_the_command_of_a_child_process_is_not_the_script() -> None:
     spawn = Frame("spawn_main", "/usr/lib/python3.12/multiprocessing/spawn.py", 122)
     assert Owners([(spawn, command)]).of(command) == GENERATED
     assert Owners([(Frame("f", "<string>", 1), command)]).of(command) == USER
+    assert Owners([(command,)]).of(command) == USER
+    assert Owners([(command,), (spawn, command)]).of(command) == GENERATED
 
 
 def test_built_in_functions_have_no_file() -> None:
@@ -156,6 +158,8 @@ def _native(function: str, module: str) -> Frame:
         (_native("cudaLaunchKernel", "/home/ada/build/solver"), ("native", "libcudart.so")),
         (_native("libcudart_static_5449a507", "/home/ada/build/solver"),
          ("native", "libcudart.so")),
+        (_native("cudart::driverHelper::memcpyDispatch(void*, void const*, unsigned long)",
+                 "/home/ada/build/solver"), ("native", "libcudart.so")),
         (_native("cudaError cudaMalloc<float>(float**, unsigned long)", "/home/ada/build/solver"),
          ("native", "libcudart.so")),
         (_native("float std::generate_canonical<float, 24ul>(int&)", "/home/ada/build/solver"),
