@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT, publish
 
 from perfpipe.analysis.report.build import VIEWS_USED, kinds_of
-from perfpipe.analysis.report.facts import no_verdict
+from perfpipe.analysis.report.nothing import no_verdict
 from perfpipe.analysis.report.opening import opening_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import statements_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import DATA, Cli, Opened, Tiny
 
@@ -188,6 +190,32 @@ def test_a_report_of_set_up_kernels_says_so(cli: Cli) -> None:
     first = " ".join(cli.out.split("<details>")[0].split())
     assert "Only set-up or reference kernels were profiled: initRNG (1 launch, 77.7 ms)" in first
     assert "Profile the kernels that do the work" in first
+
+
+def test_set_up_kernels_do_not_hide_why_the_work_has_no_verdict(cli: Cli, tmp_path: Path) -> None:
+    """Only the set-up kernel has a speed of light; ncu could not measure the other one."""
+    columns = (
+        "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
+        "Block Size", "Grid Size", "Device", "CC", "gpu__time_duration.sum",
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    )  # fmt: skip
+    launch = ("1", "7", "(256, 1, 1)", "(792, 1, 1)", "0", "9.0")
+    random = "distribution_elementwise_grid_stride_kernel(int)"
+    rows = (
+        columns,
+        ("",) * 11 + ("ns", "%", "%"),
+        ("0", "1", "python", "a", random, *launch, "33000", "69.8", "18.7"),
+        ("1", "1", "python", "a", "flash_fwd_kernel(int)", *launch, "", "nan", "nan"),
+    )
+    capture = tmp_path / "raw.csv"
+    capture.write_text("".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows))
+    assert cli("ingest", capture) == 0, cli.err
+    assert cli("report") == 0
+    first = " ".join(cli.out.split())
+    assert "No verdict: ncu printed nan for compute SOL" in first
+    assert "(flash_fwd_kernel)" in first
+    assert "not collected" not in first
 
 
 def test_inputs_of_a_pytorch_program_do_not_lead(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfpipe.analysis.gate.compare.story import Comparison
-from perfpipe.analysis.report import facts, findings, opening, picture, verdicts
+from perfpipe.analysis.report import facts, findings, nothing, opening, picture, verdicts
 from perfpipe.analysis.report.before import Kernels
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.sections import SECTIONS
@@ -29,6 +29,7 @@ VIEWS_USED: tuple[str, ...] = (
             *findings.VIEWS,
             *verdicts.VIEWS,
             *facts.VIEWS,
+            *nothing.VIEWS,
             *opening.VIEWS,
             *picture.VIEWS,
         )
@@ -66,7 +67,7 @@ def build_report(
     with another(con) as second, another(con) as third, ThreadPoolExecutor(2) as pool:
         sections = pool.submit(_sections, replace(scope, con=second))
         found = findings.findings_of(scope)
-        statements = tuple(verdicts.statements_of(scope)) or (facts.no_verdict(scope),)
+        statements = tuple(verdicts.statements_of(scope)) or (nothing.no_verdict(scope),)
         first, drawn = opening.opening_of(scope, found, statements[0])
         step = None if both else pool.submit(picture.picture_of, replace(scope, con=third), drawn)
         warnings = facts.warnings_of(scope)
@@ -77,7 +78,7 @@ def build_report(
             summary=tuple(_summary(scope, warnings)),
             findings=tuple(found[:_MOST]),
             findings_total=len(found),
-            nothing_found="" if found else facts.nothing_of(scope),
+            nothing_found="" if found else nothing.nothing_of(scope),
             recommendations=tuple(findings.recommendations_of(scope)),
             warnings=tuple(warnings),
             gaps=tuple(facts.gaps_of(con, chosen)),

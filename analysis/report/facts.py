@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfpipe.analysis.report import sharing, tracing, untraced
+from perfpipe.analysis.report import sharing, tracing
 from perfpipe.analysis.report.energy import energy_of
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -13,7 +13,7 @@ from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list
 from perfpipe.model import public_name
 from perfpipe.model import tables as stored_tables
-from perfpipe.runrecord import DETACH, RunRecord
+from perfpipe.runrecord import RunRecord
 from perfpipe.units import counted, format_ns
 from perfpipe.viewmodel import Fact, Source
 
@@ -35,13 +35,9 @@ VIEWS = (
     "loops",
     "_program_times",
     "_labels",
-    "kernel_bottleneck",
-    "kernel_sol",
-    "_launch_names",
     "host_coverage",
     *sharing.VIEWS,
     *tracing.VIEWS,
-    *untraced.VIEWS,
 )
 
 #: Where steps come from, by the sources of `steps`.
@@ -268,73 +264,6 @@ def _clocks(scope: Scope) -> Iterator[Fact]:
             f"are aligned on the ends of {counted(collectives, 'collective')}"
         )
         yield Fact("Clocks", text, Source("job_ranks", scope.reports))
-
-
-def nothing_of(scope: Scope) -> str:
-    """Return why there are no findings."""
-    if scope.timeline:
-        if why := _without_budget(scope):
-            return why
-        least = thresholds()["timeline.contributor_pct"]
-        return f"no category other than compute takes {least:g} % or more of the analyzed time"
-    if not scope.kinds:
-        return "no report was collected"
-    if not scope.profiled:
-        return "findings need a timeline or profiled kernels"
-    return f"no kernel was classified: {_without_sol(scope)}"
-
-
-def no_verdict(scope: Scope) -> Fact:
-    """Return the text that replaces a missing verdict."""
-    text = f"No verdict: {_without_sol(scope)}"
-    if not scope.kinds:
-        text = f"No verdict: {_unprofiled(scope)}"
-    elif not scope.profiled:
-        text = f"No verdict: {_without_budget(scope) or untraced.why_untraced(scope)}"
-    return Fact("", text, Source("reports", scope.reports))
-
-
-def _without_sol(scope: Scope) -> str:
-    """Return why the longest launch has no verdict, and what is known about it."""
-    sql = f"""
-        SELECT count(*) OVER (), short_name, explanation
-        FROM kernel_bottleneck
-        JOIN _launch_names USING (report_id, launch_id)
-        JOIN kernel_sol USING (report_id, launch_id)
-        WHERE report_id IN {in_list(scope.reports)}
-        ORDER BY duration_ns DESC NULLS LAST, report_id, launch_id LIMIT 1
-    """
-    for launches, name, explanation in rows_of(scope.con, sql):
-        if explanation:
-            return f"{explanation}{f' ({name}, the longest launch)' if launches > 1 else ''}"
-    return "speed-of-light metrics were not collected (ncu --set basic collects them)"
-
-
-def _without_budget(scope: Scope) -> str:
-    """Return why no timeline has a budget; an empty text if one has."""
-    chosen = in_list(scope.reports)
-    sql = f"""
-        SELECT max(missed), (SELECT count(*) FROM launches WHERE report_id IN {chosen})
-        FROM reports
-        WHERE report_id IN {chosen} AND missed_pct > {thresholds()["timeline.missed_pct"]}
-            AND report_id NOT IN (SELECT report_id FROM timeline_bottleneck WHERE bound IS NOT NULL)
-    """
-    ((missed, operations),) = rows_of(scope.con, sql)
-    if not operations:
-        return untraced.why_untraced(scope)
-    return f"{missed}, so the GPU's busy time is unknown" if missed else ""
-
-
-def _unprofiled(scope: Scope) -> str:
-    """Return why there is no report of a profiler."""
-    if scope.run is not None and scope.run.collector == DETACH:
-        return "the program was started to be attached to (perfpipe attach makes a run of its own)"
-    status = scope.run.status if scope.run is not None else ""
-    if status == "interrupted":
-        return "the run was interrupted (perfpipe run --resume continues it)"
-    if status == "failed":
-        return "the program failed, and nothing was profiled"
-    return "nothing was profiled (perfpipe run --collector all)"
 
 
 def warnings_of(scope: Scope) -> list[Fact]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfpipe.analysis.knowledge import techniques
-from perfpipe.analysis.report import facts, findings, opening, tracing, tried, verdicts
+from perfpipe.analysis.report import facts, findings, nothing, opening, tracing, tried, verdicts
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.words import assumption
@@ -31,6 +31,7 @@ VIEWS = (
     *findings.VIEWS,
     *verdicts.VIEWS,
     *facts.VIEWS,
+    *nothing.VIEWS,
     *opening.VIEWS,
 )
 
@@ -84,7 +85,7 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
     groups = alike(found)
     statements = tuple(verdicts.statements_of(scope))
     abstained = not statements and not found
-    verdict = statements[0] if statements else facts.no_verdict(scope)
+    verdict = statements[0] if statements else nothing.no_verdict(scope)
     first_screen, _ = opening.opening_of(scope, told, verdict)
     bound = bounds(session)
     data: dict[str, Any] = {
@@ -94,7 +95,7 @@ def overview(desk: Desk, target: str | None, most: int = FINDINGS) -> Answer:
         "bounds": [] if abstained else bound,
         "findings": first([_group(session, own, told) for own in groups[:most]], most, len(groups)),
         "tried": _tried(scope, marks),
-        "nothing_found": None if found else _not_all(facts.nothing_of(scope), marks),
+        "nothing_found": None if found else _not_all(nothing.nothing_of(scope), marks),
         "provenance": _provenance(scope, session),
         "gaps": gaps_of(session, scope.reports, _claims(bound, groups[:most])),
     }
