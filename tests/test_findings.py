@@ -30,10 +30,10 @@ FEATURES = {
     "uncoalesced", "conflicts", "no_shared", "loads_again",
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
     "local", "blocks_limit", "narrow_blocks", "fp64_for_floats",
-    "graphs_save", "compiled", "eager", "graphs", "ranks_wait", "slow_launches", "input_data",
+    "graphs_save", "compiled", "eager", "native", "graphs", "ranks_wait", "slow_launches", "input_data",
     "has_workers", "no_workers", "pinned", "pageable",
     "starts_processes", "start_skew",
-    "transfers",
+    "transfers", "bf16", "fp16",
     "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",
 }  # fmt: skip
 #: Categories of timeline_bottleneck, which have no subclass.

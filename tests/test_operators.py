@@ -107,6 +107,38 @@ def test_what_is_fused_or_small_is_no_finding() -> None:
     assert found == [("softmax", "fused_attention", 1), ("optimizer", "fused_step", 2)]
 
 
+def test_single_kernels_without_products_have_nothing_to_fuse() -> None:
+    """Two streams that each multiply their part of the data; a sampler without a model."""
+    db = Tiny()
+    for stream in (7, 8):
+        row = {"device": 0, "stream": stream, "pid": 1, "start_ns": stream, "end_ns": stream + 9}
+        names = {"name": "vectorized_elementwise_kernel", "demangled": KERNELS["pointwise"]}
+        db.add("launches", {"kind": "kernel", **row, **names})
+        db.add("nsys_kernels", {**row, **names, "dur_ns": 9})
+    assert db.rows("SELECT launches FROM operator_times WHERE operator = 'pointwise'") == [(2,)]
+    assert db.rows("SELECT operator FROM operator_findings") == []
+    found = "SELECT operator FROM operator_findings"
+    assert _timeline(["softmax", "pointwise"] * 9).rows(found) == []
+    assert _timeline(["pointwise"] * 9).rows(found) == [("pointwise",)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operator"),
+    [
+        ("split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp_per_row_1",
+         "fused_optimizer"),
+        ("adamw_kernel3", "fused_optimizer"),
+        ("sgd_update", "fused_optimizer"),
+        (KERNELS["optimizer"], "optimizer"),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_makes_the_whole_update_is_a_fused_optimizer(
+    kernel: str, operator: str
+) -> None:
+    db = _timeline([kernel, kernel])
+    assert db.rows("SELECT operator FROM operator_times") == [(operator,)]
+
+
 def test_conversions_between_layouts_can_go() -> None:
     db = _timeline(["product", "layout", "pointwise"] * 9)
     found = db.rows(
@@ -229,6 +261,24 @@ def test_a_program_in_fp32_is_told_of_mixed_precision(
     assert found == [(gain_pct,)]
     last = db.rows("SELECT technique, precision FROM recommendations ORDER BY rank DESC LIMIT 1")
     assert last == [("mixed_precision", True)]
+
+
+@pytest.mark.parametrize(
+    ("cc", "expected"),
+    [
+        ("6.1", []),
+        ("7.0", [("half_precision", 65.0)]),
+        ("7.5", [("half_precision", 65.0)]),
+        ("8.0", [("mixed_precision", 65.0)]),
+        (None, [("mixed_precision", 65.0)]),
+    ],
+)
+def test_the_type_is_one_that_the_tensor_cores_compute_in(
+    cc: str | None, expected: list[tuple[str, float]]
+) -> None:
+    db = _timeline(["loop_select_fusion", "layout", "pointwise", SGEMM])
+    db.add("nsys_gpus", {"gpu": 0, "device": 0, "cc": cc})
+    assert db.rows("SELECT technique, round(gain_pct) FROM precision_findings") == expected
 
 
 @pytest.mark.parametrize(

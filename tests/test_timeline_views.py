@@ -189,7 +189,22 @@ def test_a_timeline_that_computes_says_what_to_profile(texts: Callable[..., Path
         text,
     )
     (finding,) = document["findings"]
-    assert "pointwise kernels between matrix products" in finding["claim"]
+    assert "pointwise kernels outside matrix products" in finding["claim"]
+
+
+def test_time_without_advice_is_not_passed_over(cli: Cli, tmp_path: Path) -> None:
+    """A step of which only the beginning uses the GPU."""
+    common = {"ph": "X", "pid": 1, "tid": 1}
+    of = {"args": {"correlation": 1, "device": 0, "stream": 7}}
+    events = [
+        {**common, "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 1000},
+        {**common, **of, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 5},
+        {**common, **of, "cat": "kernel", "name": "k", "ts": 8, "dur": 40},
+    ]
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    assert cli("ingest", tmp_path / "trace.json") == 0, cli.err
+    assert cli("report", "--findings") == 0, cli.err
+    assert "time before the first operation of a step, or after the last takes 95 %" in cli.out
 
 
 def test_a_timeline_without_findings_says_so(pages: Callable[..., Path]) -> None:

@@ -41,7 +41,7 @@ batch_norm = "batch norm and its neighboring kernels between convolutions"
 fixed_batch_norm = "inference batch norm and its neighboring kernels between convolutions"
 normalization = "normalization and the pointwise kernels around it"
 softmax = "softmax between two matrix products"
-pointwise = "pointwise kernels between matrix products"
+pointwise = "pointwise kernels outside matrix products"
 layout = "conversions between memory layouts"
 optimizer = "an optimizer that launches a kernel for each operation"
 
@@ -132,7 +132,7 @@ link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-l
 [techniques.fused_pointwise]
 technique = "Fuse pointwise kernels: compile the model, or combine each chain into one kernel"
 detail = """\
-Elementwise operations, casts, copies and reductions between matrix products each read and write all of \
+Elementwise operations, casts, copies and reductions outside matrix products each read and write all of \
 their data. torch.compile, or a fused kernel of the operator (rotary embedding, SwiGLU, RMS norm, dropout \
 with addition), runs a chain of operations in one pass. Copies that make tensors contiguous, and casts \
 between types, are often unnecessary."""
@@ -174,8 +174,25 @@ difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/index.html"
 */
 CREATE VIEW operator_findings AS
+-- What can be fused: softmax with the products on both sides, and chains of several kernels.
+WITH chains AS (
+    SELECT track, operator, stream, chain, count(*) AS launches
+    FROM _operator_launches
+    GROUP BY track, operator, stream, chain
+),
+chained AS (
+    SELECT
+        g.report_id,
+        g.device,
+        c.operator,
+        max(c.launches) AS longest_chain,
+        bool_or(bool_or(c.operator = 'product')) OVER (PARTITION BY g.report_id, g.device) AS has_products
+    FROM chains AS c
+    JOIN _gpus AS g USING (track)
+    GROUP BY g.report_id, g.device, c.operator
+),
 -- GPUs that often wait for input data, with the share of the window, %.
-WITH waits_for_input AS (
+waits_for_input AS (
     SELECT c.report_id, c.device, c.share_pct
     FROM _timeline_contributors AS c
     JOIN _timeline_features AS f USING (report_id, device)
@@ -200,6 +217,7 @@ SELECT
     CASE t.keeps[1] WHEN 'around' THEN o.own_pct END AS gain_pct,
     CASE WHEN gain_pct IS NOT NULL THEN t.keeps[1] END AS floor
 FROM operator_times AS o
+JOIN chained AS c USING (report_id, device, operator)
 LEFT JOIN _compiled_steps AS e ON e.report_id = o.report_id AND e.device = o.device
 JOIN _techniques AS t
     ON t.bound = 'operator' AND t.subclass = o.operator
@@ -209,6 +227,8 @@ LEFT JOIN waits_for_input AS i ON i.report_id = o.report_id AND i.device = o.dev
 ANTI JOIN benchmark_loops AS b ON b.report_id = o.report_id AND b.device = o.device
 WHERE o.share_pct >= threshold('operator.share_pct')
     AND o.launches > coalesce(o.steps, 1)
+    AND (c.has_products OR o.operator != 'softmax')
+    AND (c.has_products OR c.longest_chain > 1)
     -- One of these kernels is the whole operator already.
     AND (o.kernels > 1 OR o.operator NOT IN ('normalization', 'batch_norm', 'cross_entropy'))
 ORDER BY o.report_id, o.device, rank;

@@ -1,5 +1,5 @@
 -- GPUs that spend most of a step in FP32 computation. Only programs with neural-network operators are
--- included.
+-- included, and only GPUs with tensor cores.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -32,7 +32,7 @@ launches = "step_launches"
 causes = "longest"
 
 [assumes]
-half_types = "the FP32 kernels moved half the bytes, and matrix products ran in BF16"
+half_types = "the FP32 kernels moved half the bytes, and matrix products ran in 16 bits on tensor cores"
 
 [techniques.mixed_precision]
 technique = "Train and run inference in mixed precision (BF16)"
@@ -45,11 +45,37 @@ and reductions stay in FP32."""
 check_first = """\
 Whether training converges as before, which operators stay in FP32 under autocast (batch and layer norm \
 take BF16 and compute in FP32), and whether the program needs FP32 accuracy, as simulations and solvers do."""
+features = ["bf16"]
+difficulty = "low"
+link = "https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/index.html"
+precision = true
+
+[techniques.half_precision]
+technique = "Train and run inference in mixed precision (FP16)"
+detail = """\
+torch.autocast(\"cuda\", dtype=torch.float16), with torch.amp.GradScaler in training, or the equivalents of \
+other frameworks. The tensor cores of this GPU (Volta, Turing) compute in FP16, and neither in BF16 nor in \
+TF32. Activations take half the bytes, so that pointwise kernels, normalization, pooling and conversions \
+move half as much. Weights, optimizer states, losses and reductions stay in FP32."""
+check_first = """\
+Whether training converges as before (FP16 overflows above 65,504, and small gradients need loss scaling), \
+which operators stay in FP32 under autocast, and whether the program needs FP32 accuracy, as simulations \
+and solvers do."""
+features = ["fp16"]
 difficulty = "low"
 link = "https://docs.nvidia.com/deeplearning/performance/mixed-precision-training/index.html"
 precision = true
 */
 CREATE VIEW precision_findings AS
+-- Types that the tensor cores of each GPU compute in; GPUs before Volta have none.
+WITH types AS (
+    SELECT
+        report_id,
+        gpu AS device,
+        split_part(cc, '.', 1)::INTEGER AS major,
+        CASE WHEN major < 7 THEN 'none' WHEN major < 8 THEN 'fp16' ELSE 'bf16' END AS type
+    FROM nsys_gpus
+)
 SELECT
     p.report_id,
     p.device,
@@ -63,7 +89,11 @@ SELECT
     least(p.share_pct * (1 + p.product_ns / p.time_ns) / 2, l.most_pct) AS gain_pct,
     if(gain_pct = l.most_pct, 'host', 'half_types') AS floor
 FROM precision_times AS p
-JOIN _techniques AS t ON t.bound = 'single_precision' AND p.type = 'single'
+LEFT JOIN types AS g ON g.report_id = p.report_id AND g.device = p.device
+JOIN _techniques AS t
+    ON t.bound = 'single_precision'
+        AND p.type = 'single'
+        AND t.features = [coalesce(g.type, 'bf16')]
 ANTI JOIN precision_times AS n
     ON n.report_id = p.report_id AND n.device = p.device
         -- Products without a type in their name may be narrow.

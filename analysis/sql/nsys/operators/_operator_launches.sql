@@ -23,7 +23,10 @@ operator_names AS (
                 THEN 'none'
             WHEN told IS NOT NULL THEN told
             WHEN category IN ('gemm', 'convolution', 'attention') THEN 'product'
-            WHEN category IN ('optimizer', 'normalization', 'softmax') THEN category
+            -- A kernel with the name of an optimizer makes the whole update of its parameters.
+            WHEN category = 'optimizer'
+                THEN if(starts_with(name, 'multi_tensor_apply'), 'optimizer', 'fused_optimizer')
+            WHEN category IN ('normalization', 'softmax') THEN category
             WHEN is_generated(library) OR library IN ('triton', 'own', 'cutlass') THEN 'none'
             WHEN category IN ('elementwise', 'copy', 'reduction') THEN 'pointwise'
             ELSE 'none'
@@ -67,6 +70,8 @@ chains AS (
 judged AS (
     SELECT
         track,
+        stream,
+        chain,
         dur_ns,
         number,
         min(rank) OVER (PARTITION BY track, stream, chain) AS best
@@ -74,6 +79,8 @@ judged AS (
 )
 SELECT
     j.track,
+    j.stream,
+    j.chain,
     n.demangled,
     n.short_name,
     n.category,
