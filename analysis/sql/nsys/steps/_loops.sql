@@ -59,6 +59,7 @@ roles AS (
     SELECT
         l.*,
         r.ranges,
+        m.why AS of_modules,
         if(l.evidence IS NULL, 'layer', 'inner') AS part,
         CASE
             WHEN l.role = 'trial' AND l.loop IS DISTINCT FROM step_loop() THEN 'trial'
@@ -66,6 +67,7 @@ roles AS (
             WHEN abs(l.iterations - r.ranges) <= 1 THEN 'step'
             WHEN l.iterations > r.ranges THEN part
             WHEN r.ranges IS NOT NULL THEN 'outer'
+            WHEN step_loop() IS NULL AND of_modules IS NOT NULL THEN 'layer'
             WHEN step_loop() IS NULL THEN l.role
             WHEN l.loop = step_loop() THEN 'step'
             WHEN (l.report_id, l.pid, l.loop) IN (FROM around) THEN 'outer'
@@ -74,9 +76,10 @@ roles AS (
         END AS here
     FROM known AS l
     LEFT JOIN ranges AS r USING (report_id, pid)
+    LEFT JOIN _module_loops AS m USING (report_id, pid, loop)
 )
 SELECT
-    * EXCLUDE (role, part, here, why),
+    * EXCLUDE (role, part, here, why, of_modules),
     role AS found_role,
     here AS role,
     CASE
@@ -84,6 +87,7 @@ SELECT
         WHEN ranges IS NOT NULL AND here = 'outer' THEN 'fewer iterations than ranges of steps'
         WHEN ranges IS NOT NULL AND here != 'trial' THEN 'repeats within the ranges of steps'
         WHEN here = role THEN why
+        WHEN here = 'layer' AND of_modules IS NOT NULL THEN of_modules
         WHEN here = 'step' THEN 'chosen with --step'
         WHEN here = 'outer' THEN 'contains the chosen loop'
         WHEN here = 'other' THEN 'repeats outside the chosen loop'

@@ -23,7 +23,8 @@
 -- end_ns BIGINT: end of the last operation of the loop, ns
 -- share_pct DOUBLE: percentage of the process's GPU time after start-up in the iterations; NULL for ranges
 -- role VARCHAR: step, outer (contains the steps), inner (unit of work within a step), layer (repeats within
---   a step without a copy, an optimizer or a pause), trial (an autotuner tries kernels) or other
+--   a step without a copy, an optimizer or a pause, or the stacks of Python show that one call of a module
+--   contains the iterations), trial (an autotuner tries kernels) or other
 -- evidence VARCHAR: what shows that one iteration is a unit of work: input (a copy from the host), readback
 --   (a copy to the host), optimizer, sampling (a token is chosen), graph (CUDA graph), pause (of the host or
 --   the GPU between iterations) or count (more iterations than a network has layers, or more launches than
