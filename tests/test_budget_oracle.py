@@ -65,7 +65,7 @@ def timelines(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
         name = draw(st.sampled_from(["gemm", "softmax"])) if kind == 1 else NAMES[kind]
         row: dict[str, Any] = {
             "kind": "kernel" if kind < 3 else "memcpy", "name": name, "device": 0,
-            "stream": 7, "pid": 1, "correlation_id": number,
+            "stream": draw(st.sampled_from([7, 7, 8])), "pid": 1, "correlation_id": number,
             "start_ns": start, "end_ns": start + draw(st.integers(0, 12)),
         }  # fmt: skip
         if name in _MIGRATIONS:
@@ -132,12 +132,13 @@ def category_at(timeline: Timeline, now: int, limit: float) -> str:
         return "profiler_overhead"
     start, following = _gap(timeline, now)
     call, returned = following.get("api_start_ns"), following.get("api_end_ns")
+    waiting = "unattributed" if _is_first(timeline, following) else "device_wait"
     if _launched(timeline, following, start):
-        return "device_wait" if _late(timeline, start, following) else "kernel_gap"
+        return waiting if _late(timeline, start, following) else "kernel_gap"
     if call is None or returned is None:
         return "host" if following["name"] in _MIGRATIONS else "unattributed"
     if now >= returned and _late(timeline, max(start, returned), following):
-        return "device_wait"
+        return waiting
     drained = _drained(timeline, following, start)
     if call <= now < returned:
         return "loading" if _first_use(timeline, following) else "sync" if drained else "launch_api"
@@ -190,6 +191,12 @@ def _drained(timeline: Timeline, op: dict[str, Any], idle_since: int) -> bool:
     waits = (b for b in _blocking(timeline, op) if b["name"] == SYNC)
     dry = any(b["start_ns"] < idle_since <= b["end_ns"] for b in waits)
     return dry and bool(op["api_start_ns"] > idle_since)
+
+
+def _is_first(timeline: Timeline, op: dict[str, Any]) -> bool:
+    """Whether nothing was recorded on the stream before, which may have run other work."""
+    same = [o["start_ns"] for o in timeline["launches"] if o["stream"] == op["stream"]]
+    return bool(op["start_ns"] == min(same))
 
 
 def _late(timeline: Timeline, since: int, op: dict[str, Any]) -> bool:

@@ -33,7 +33,8 @@ judged AS (
         b.op_id IS NOT NULL AS rebuilt,
         if(p.rest_ns > threshold('timeline.device_wait_ns') AND (p.called OR p.launched), p.rest_ns, 0)
             AS waits_ns,
-        -- What the GPU did before the first operation that was recorded is unknown.
+        -- What a stream did before its first operation that was recorded is unknown: a profiler that starts
+        -- later does not record work that was issued before.
         if(p.is_first, 0, waits_ns) AS device_wait_ns,
         p.rest_ns - waits_ns AS late_ns,
         if(rebuilt, 0, least(coalesce(w.os_ns, 0), p.own_ns)) AS no_work_ns,

@@ -8,6 +8,12 @@ WITH later AS (
     JOIN _gpus AS t USING (track)
     JOIN launches AS l
         ON l.report_id = t.report_id AND l.call_id = o.call_id AND l.start_ns < o.start_ns
+),
+firsts AS (
+    SELECT track, arg_min(op_id, (start_ns, end_ns, op_id)) AS op_id
+    FROM _placed_launches
+    WHERE stream IS NOT NULL
+    GROUP BY track, pid, stream
 )
 SELECT
     t.report_id,
@@ -19,7 +25,7 @@ SELECT
     o.tid,
     o.op_id,
     o.migrates,
-    o.busy_until IS NULL AS is_first,
+    o.busy_until IS NULL OR f.op_id IS NOT NULL AS is_first,
     -- Idle time before the operation that a window begins with belongs to the previous window.
     o.window_id - if(o.busy_until < w.start_ns AND w.start_ns = o.start_ns, 1, 0) AS window_id,
     -- A call may launch several operations (a graph) and return while the first of them run.
@@ -34,4 +40,5 @@ FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN _step_windows AS w ON w.track = o.track AND w.window_id = o.window_id
 LEFT JOIN later AS l ON l.track = o.track AND l.op_id = o.op_id
+LEFT JOIN firsts AS f ON f.track = o.track AND f.op_id = o.op_id
 WHERE o.start_ns > if(w.start_ns < o.start_ns, greatest(o.busy_until, w.start_ns), o.busy_until);
