@@ -135,9 +135,11 @@ _WORDS = {
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a count with its noun: 1 launch, 12 launches."""
+    """Return a count with its noun: 1 launch, 12 launches, 3 copies."""
     if number == 1:
         return f"1 {noun}"
+    if noun.endswith("y") and noun[-2:-1] not in set("aeiou"):
+        return f"{number:,} {noun[:-1]}ies"
     return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfpipe.units import DECIMAL_PREFIXES, ago, base_unit, format_bytes, format_ns, in_unit
+from perfpipe.units import (
+    DECIMAL_PREFIXES,
+    ago,
+    base_unit,
+    counted,
+    format_bytes,
+    format_ns,
+    in_unit,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +84,19 @@ def test_sizes_and_times_for_people() -> None:
 )
 def test_the_name_of_a_column_states_its_unit(column: str, value: float, shown: str | None) -> None:
     assert in_unit(column, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "copy", "1 copy"),
+        (3, "copy", "3 copies"),
+        (2, "day", "2 days"),
+        (0, "batch", "0 batches"),
+    ],
+)
+def test_counts(number: int, noun: str, text: str) -> None:
+    assert counted(number, noun) == text
 
 
 def test_ages() -> None:

@@ -165,6 +165,36 @@ def test_training_and_generation_are_no_such_loops(name: str, opened: Opened) ->
         assert con.execute("SELECT kind FROM loop_findings").fetchall() == []
 
 
+@pytest.mark.parametrize(("idle", "found"), [(5_000_000, True), (20_000, False)])
+def test_readbacks_after_which_the_gpu_does_not_idle_are_no_finding(idle: int, found: bool) -> None:
+    """Each step is a kernel and a copy of 4 bytes; the next kernel follows at once, or late."""
+    db = _timeline()
+    for number in range(24):
+        step, copies = divmod(number, 2)
+        end = STEP * step + STEP - idle
+        start, end = (end, end + 2000) if copies else (STEP * step, end)
+        call = end - 5000 if copies else start - 9000
+        db.add("launches", {
+            "device": 0, "pid": 1, "tid": 1, "stream": 7, "call_id": number,
+            "correlation_id": number, "start_ns": start, "end_ns": end,
+            "kind": "memcpy" if copies else "kernel", "name": DTOH if copies else "k",
+            "api_name": "cudaMemcpyAsync" if copies else "cudaLaunchKernel",
+            "api_start_ns": call, "api_end_ns": end if copies else call + 4000,
+        })  # fmt: skip
+        if copies:
+            db.add("nsys_memory_ops", {
+                "device": 0, "pid": 1, "correlation_id": number, "start_ns": start, "end_ns": end,
+                "operation": DTOH, "bytes": 4, "src_kind": "Device", "dst_kind": "Pageable",
+                "dur_ns": 2000,
+            })  # fmt: skip
+            blocking = {"pid": 1, "tid": 1, "name": "cudaMemcpyAsync", "api": "runtime"}
+            db.add("nsys_api_calls", {**blocking, "start_ns": call, "end_ns": end})
+    ((copies,),) = db.rows("SELECT copies FROM small_readbacks")
+    assert copies == 12
+    rows = db.rows("SELECT bound FROM timeline_findings")
+    assert (("readback",) in rows) == found
+
+
 @pytest.mark.parametrize(("copies", "first"), [(5, "readback"), (1, "launch_overhead")])
 def test_readbacks_within_a_step_come_before_its_graph(copies: int, first: str) -> None:
     """A graph cannot contain .item() in the middle of a step; at its end it may stay."""

@@ -330,7 +330,7 @@ def _prepared(found: _Found) -> str:
 
 def _readbacks(found: _Found) -> str:
     size = format_bytes(found.readback_bytes or 0)
-    many = f"the host waits for {found.readbacks:,} copies of up to {size}"
+    many = f"the host waits for {counted(found.readbacks or 0, 'copy')} of up to {size}"
     if found.readbacks_per_step is not None:
         many += f" ({found.readbacks_per_step:.1f} per step)"
     return f"{many}, and {found.idle_line}" if found.idle_line else many

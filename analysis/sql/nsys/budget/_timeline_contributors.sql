@@ -26,5 +26,9 @@ JOIN timeline_bottleneck AS b USING (report_id, device)
 ANTI JOIN (FROM _host_loops WHERE kind = 'xla') AS h USING (report_id, device)
 LEFT JOIN mostly_readbacks AS m USING (report_id, device)
 WHERE r.share_pct >= threshold('timeline.contributor_pct')
-    OR r.calls_pct >= threshold('timeline.readback_calls_pct')
+    OR (
+        r.calls_pct >= threshold('timeline.readback_calls_pct')
+        AND list_sum([part.share_pct FOR part IN b.shares IF NOT is_work(part.category)])
+            >= threshold('timeline.readback_idle_pct')
+    )
     OR m.bound IS NOT NULL;

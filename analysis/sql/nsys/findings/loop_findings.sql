@@ -26,7 +26,7 @@ evidence = """\
 {% elif kind == 'exchange' %}each step sends up to {{ sent_bytes }} B to the GPU and waits for the result: \
 {% elif fewest < most %}an inner loop runs {{ fewest }} to {{ most }} times: \
 {% else %}the number of inner iterations varies: {% endif %}\
-the host waits for {{ '{:,}'.format(copies) }} copies of up to {{ max_bytes }} B \
+the host waits for {{ copies | counted('copy') }} of up to {{ max_bytes }} B \
 ({{ '%.1f' | format(per_step) }} per step); the GPU is idle for {{ share }} and busy for \
 {{ '%.0f' | format(busy_pct) }} %"""
 question = "SELECT kind, copies, per_step, max_bytes, fewest, most, busy_pct FROM loop_findings"
