@@ -45,6 +45,17 @@ ranks AS (
     FROM rank_skew
     QUALIFY row_number() OVER (PARTITION BY report_id, device ORDER BY job, rank) = 1
 ),
+-- Programs that launch their own kernels, and none of a framework that could compile the step.
+own AS (
+    SELECT report_id, device
+    FROM kernel_library_times
+    SEMI JOIN (FROM reports WHERE kind = 'nsys') USING (report_id)
+    GROUP BY report_id, device
+    HAVING bool_or(is_built_in(library))
+        AND NOT bool_or(
+            library IN ('torch_native', 'triton', 'vllm', 'tensorrt_llm') OR is_generated(library)
+        )
+),
 -- Whether most of the time in which the host launches nothing is spent on input data or on starting
 -- processes.
 host_input AS (
@@ -108,6 +119,7 @@ SELECT
             WHEN e.is_compiled THEN 'compiled'
             ELSE 'eager'
         END,
+        if(n.report_id IS NULL, 'framework', 'native'),
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         CASE WHEN i.starts THEN 'starts_processes' WHEN i.is_data THEN 'input_data' END,
         if(i.has_workers, 'has_workers', 'no_workers'),
@@ -152,6 +164,7 @@ LEFT JOIN launch_summary AS s USING (report_id, device)
 LEFT JOIN slow AS w USING (report_id, device)
 LEFT JOIN host_input AS i USING (report_id, device)
 LEFT JOIN _compiled_steps AS e USING (report_id, device)
+LEFT JOIN own AS n USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)
 LEFT JOIN _rank_causes AS c ON c.job = k.job AND c.rank = k.rank
