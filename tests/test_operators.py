@@ -271,6 +271,7 @@ def test_a_program_in_fp32_is_told_of_mixed_precision(
         ("7.5", [("half_precision", 65.0)]),
         ("8.0", [("mixed_precision", 65.0)]),
         (None, [("mixed_precision", 65.0)]),
+        ("9x.0", [("mixed_precision", 65.0)]),
     ],
 )
 def test_the_type_is_one_that_the_tensor_cores_compute_in(

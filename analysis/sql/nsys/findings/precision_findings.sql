@@ -72,8 +72,7 @@ WITH types AS (
     SELECT
         report_id,
         gpu AS device,
-        split_part(cc, '.', 1)::INTEGER AS major,
-        CASE WHEN major < 7 THEN 'none' WHEN major < 8 THEN 'fp16' ELSE 'bf16' END AS type
+        CASE WHEN cc_number(cc) < 70 THEN 'none' WHEN cc_number(cc) < 80 THEN 'fp16' ELSE 'bf16' END AS type
     FROM nsys_gpus
 )
 SELECT
