@@ -270,9 +270,14 @@ def in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
     return sorted(attempts, key=lambda one: (one.generation, one.variant, one.name))
 
 
+def age(search: Search) -> tuple[str, str]:
+    """Return what orders searches, the oldest first."""
+    return search.created_at, search.search_id
+
+
 def in_time(searches: Iterable[Search]) -> list[Search]:
     """Return searches, oldest first."""
-    return sorted(searches, key=lambda one: (one.created_at, one.search_id))
+    return sorted(searches, key=age)
 
 
 def attempt_of(content: Mapping[str, Any]) -> Attempt:

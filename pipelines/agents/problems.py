@@ -151,7 +151,7 @@ def _searches(
                 found.append((disk, own))
         except StoreError:
             damaged.append(f"search {name} is skipped: it is damaged; run 'perfpipe store verify'")
-    found.sort(key=lambda one: one[0].search.created_at, reverse=True)
+    found.sort(key=lambda pair: searchrecord.age(pair[0].search), reverse=True)
     return found, tuple(map(plain, damaged))
 
 
