@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from perfpipe.analysis.critical.tables import NEEDS as PATH_NEEDS
+from perfpipe.analysis.critical.tables import make_path_gains, make_path_segments
 from perfpipe.analysis.gemm import NEEDS as GEMM_NEEDS
 from perfpipe.analysis.gemm import make_gemm_launches
 from perfpipe.analysis.knowledge import make_techniques
@@ -77,6 +79,8 @@ REFERENCE_TABLES = {
     "_chosen_windows": ReferenceTable(make_chosen_windows),
     "_gemm_launches": ReferenceTable(make_gemm_launches, GEMM_NEEDS),
     "_range_nodes": ReferenceTable(make_range_nodes, RANGE_NODE_NEEDS),
+    "_path_segments": ReferenceTable(make_path_segments, PATH_NEEDS),
+    "_path_gains": ReferenceTable(make_path_gains, PATH_NEEDS),
     "_known_kernels": ReferenceTable(
         make_known_kernels, frozenset({"nsys_kernels", "ncu_launches"})
     ),

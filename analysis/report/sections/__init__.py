@@ -9,6 +9,7 @@ from perfpipe.analysis.report.declare import SectionSpec, TableSpec
 #: The modules of the sections, in reading order.
 ORDER = (
     "budget",
+    "critical",
     "tried",
     "serving",
     "running",

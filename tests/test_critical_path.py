@@ -1,0 +1,439 @@
+"""The critical path of a step: known programs, and random ones with a brute-force oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Opened
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfpipe.analysis.critical.events import NONE, Calls, Operations
+from perfpipe.analysis.critical.graph import Graph, Limits, graph_of
+from perfpipe.analysis.critical.parts import Edges, Part
+from perfpipe.analysis.critical.path import Segment, categories_of, path_of
+from perfpipe.analysis.critical.reading import Step
+from perfpipe.analysis.critical.replay import replay
+from perfpipe.analysis.critical.tables import merged
+from perfpipe.ingest.arrays import Ints
+
+LIMITS = Limits(near=20_000, handoff=100_000, full=20_000, full_operations=256)
+WAIT = 500_000
+
+
+@dataclass
+class Element:
+    """An operation or call of a program: it begins when its dependencies have ended.
+
+    A call that waits for `awaited` ends with it, else after `took`.
+    """
+
+    category: str
+    took: int
+    after: list[Element] = field(default_factory=list)
+    awaited: Element | None = None
+    group: list[Element] | None = None
+    rank: int = 0
+    stream: int = NONE
+    call: Element | None = None
+    orders: tuple[int, int, Element] | None = None
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@dataclass
+class Program:
+    """Ranks that work on the host and launch operations on streams, with the times of both.
+
+    `scale` multiplies the durations of categories; starts and ends are longest paths, by recursion.
+    """
+
+    calls: list[Element] = field(default_factory=list)
+    operations: list[Element] = field(default_factory=list)
+    gaps: dict[Element, tuple[Element | None, int]] = field(default_factory=dict)
+    last: dict[int, Element] = field(default_factory=dict)
+    given: dict[int, list[Element]] = field(default_factory=dict)
+    waits: dict[int, list[Element]] = field(default_factory=dict)
+    scale: dict[str, int] = field(default_factory=dict)
+    known: dict[tuple[Element, str], int] = field(default_factory=dict)
+
+    def call(self, rank: int, gap: int, category: str, took: int) -> Element:
+        """Let a rank work for `gap` ns, and then call."""
+        made = Element(category, took, rank=rank)
+        self.gaps[made] = (self.last.get(rank), gap)
+        self.last[rank] = made
+        self.calls.append(made)
+        return made
+
+    def launch(self, rank: int, stream: int, gap: int, category: str, took: int) -> Element:
+        """Launch an operation, which waits for its stream and for what the stream was ordered behind."""
+        own = 10 * rank + stream
+        call = self.call(rank, gap, "launch_api", 2)
+        before = self.given.setdefault(own, [])
+        made = Element(category, took, [call, *before[-1:], *self.waits.pop(own, [])], rank=rank)
+        made.stream, made.call = own, call
+        before.append(made)
+        self.operations.append(made)
+        return made
+
+    def order(self, rank: int, stream: int, other: int) -> None:
+        """Record an event on a stream, and let another stream wait for it."""
+        recorded = self.call(rank, 2, "cuda_call", 1)
+        waiting = self.call(rank, 2, "cuda_call", 1)
+        waiting.orders = (10 * rank + other, 10 * rank + stream, recorded)
+        if self.given.get(10 * rank + stream):
+            self.waits.setdefault(10 * rank + other, []).append(self.given[10 * rank + stream][-1])
+
+    def wait(self, rank: int, stream: int) -> None:
+        """Wait on the host for a stream."""
+        made = self.call(rank, 2, "cuda_call", 0)
+        made.orders = (NONE, 10 * rank + stream, made)
+        given = self.given.get(10 * rank + stream)
+        made.awaited = given[-1] if given else None
+
+    def collective(self, ranks: Sequence[int], gap: int, took: int) -> None:
+        """Let all ranks launch a collective on stream 2."""
+        members = [self.launch(rank, 2, gap, "communication", took) for rank in ranks]
+        for member in members:
+            member.group = members
+
+    def lasting(self, category: str, took: int) -> int:
+        return took * self.scale.get(category, 100) // 100
+
+    def start(self, one: Element) -> int:
+        if (one, "start") not in self.known:
+            if one in self.gaps:
+                before, gap = self.gaps[one]
+                # What precedes the first call of a thread is not recorded.
+                found = self.end(before) + self.lasting("host", gap) if before else gap
+            else:
+                found = max(self.end(other) for other in one.after)
+            self.known[one, "start"] = found
+        return self.known[one, "start"]
+
+    def end(self, one: Element) -> int:
+        if (one, "end") not in self.known:
+            begun = max(map(self.start, one.group or [one]))
+            found = begun + self.lasting(one.category, one.took)
+            if one.awaited is not None:
+                found = max(found, self.end(one.awaited))
+            self.known[one, "end"] = found
+        return self.known[one, "end"]
+
+    def scaled(self, **scale: int) -> Program:
+        """Return the same program with categories that last some percent of their time."""
+        return Program(
+            self.calls, self.operations, self.gaps, self.last, self.given, self.waits, scale
+        )
+
+    def graph(self) -> Graph:
+        """Return the graph of what a profiler would record."""
+        calls = sorted(self.calls, key=lambda one: (self.start(one), one.rank))
+        ops = sorted(self.operations, key=lambda one: (self.start(one), one.stream))
+        at = {one: number for number, one in enumerate(calls)}
+        groups = {id(one.group): number for number, one in enumerate(ops) if one.group}
+        self.elements = (ops, calls)
+        operations: dict[str, Any] = {
+            "stream": _ints(one.stream for one in ops),
+            "gpu": _ints(one.rank for one in ops),
+            "process": _ints(one.rank for one in ops),
+            "start": _ints(map(self.start, ops)),
+            "end": _ints(map(self.end, ops)),
+            "call": _ints(at[one.call] for one in ops if one.call),
+            "called": _ints(self.start(one.call) for one in ops if one.call),
+            "group": _ints(groups[id(one.group)] if one.group else NONE for one in ops),
+            "slack": np.zeros(len(ops), np.int64),
+            "category": [one.category for one in ops],
+            "name": ["op"] * len(ops),
+        }
+        waits = [one.orders or (NONE, NONE, one) for one in calls]
+        called: dict[str, Any] = {
+            "thread": _ints(one.rank for one in calls),
+            "process": _ints(one.rank for one in calls),
+            "start": _ints(map(self.start, calls)),
+            "end": _ints(map(self.end, calls)),
+            "blocks": np.array([own[0] == NONE != own[1] for own in waits], bool),
+            "loads": np.zeros(len(calls), bool),
+            "orders": np.array([own[0] != NONE for own in waits], bool),
+            "waiting": _ints(own[0] for own in waits),
+            "awaits": _ints(own[1] for own in waits),
+            "recorded": _ints(self.start(own[2]) for own in waits),
+            "name": ["call"] * len(calls),
+        }
+        return graph_of(Operations(**operations), Calls(**called), LIMITS)
+
+    def ends(self) -> list[int]:
+        """Return the starts and ends of operations and calls, in the order of the graph's points."""
+        ops, calls = self.elements
+        return [
+            *map(self.start, ops),
+            *map(self.end, ops),
+            *map(self.start, calls),
+            *map(self.end, calls),
+        ]
+
+    def delays(self, chosen: Element, until: Element) -> bool:
+        """Return whether `until` ends later if an element lasts 1 ns longer."""
+        chosen.took += 1
+        later = self.scaled().end(until)
+        chosen.took -= 1
+        return later > self.end(until)
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.array([*values], np.int64)
+
+
+def step_of(graph: Graph, bounds: list[int], gpu: int, ranks: int = 1) -> Step:
+    """Return a graph as a step of a job with a process for each rank."""
+    every = [("r", rank) for rank in range(ranks)]
+    return Step(
+        "r", "median", "r", 0, bounds, graph, gpu, every, every,
+        [("r", rank, rank) for rank in range(ranks)], np.arange(len(graph.operations)),
+    )  # fmt: skip
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Program, int]:
+    """Draw a program of up to three ranks, with two streams, events, waits and collectives."""
+    ranks = draw(st.integers(1, 3))
+    made = Program()
+    for _ in range(draw(st.integers(1, 12))):
+        kind = draw(st.sampled_from(("launch", "launch", "order", "wait", "collective")))
+        rank = draw(st.integers(0, ranks - 1))
+        stream = draw(st.integers(0, 1))
+        if kind == "launch":
+            category = draw(st.sampled_from(("compute", "transfer")))
+            gap, took = 2 * draw(st.integers(1, 20)), 2 * draw(st.integers(1, 60))
+            made.launch(rank, stream, gap, category, took)
+        elif kind == "order":
+            made.order(rank, *draw(st.permutations((stream, 2)))[:2])
+        elif kind == "wait":
+            made.wait(rank, draw(st.sampled_from((0, 1, 2))))
+        elif ranks > 1:
+            made.collective(range(ranks), 2, 2 * draw(st.integers(1, 30)))
+    for rank in range(ranks):
+        made.launch(rank, 0, 2, "compute", 2)
+    return made, ranks
+
+
+def _path(program: Program, graph: Graph) -> tuple[Element, list[Segment]]:
+    """Return what ends last of all operations, and the path back from its end."""
+    last = max(program.operations, key=program.end)
+    return last, path_of(graph, categories_of(graph, WAIT), last.rank, 0, program.end(last))
+
+
+@given(programs())
+def test_a_path_covers_the_step_and_has_no_slack(drawn: tuple[Program, int]) -> None:
+    program, _ = drawn
+    graph = program.graph()
+    last, path = _path(program, graph)
+    assert [own.end for own in path] == [program.end(last), *(own.start for own in path[:-1])]
+    assert path[-1].start == 0
+    ops, calls = program.elements
+    for own in path:
+        # Nothing lags in these programs: only work is on the path.
+        assert own.category in {
+            "compute",
+            "transfer",
+            "communication",
+            "host",
+            "launch_api",
+            "cuda_call",
+        }
+        if own.operation != NONE:
+            assert program.delays(ops[own.operation], last)
+        elif own.call != NONE:
+            assert program.delays(calls[own.call], last)
+
+
+@given(
+    programs(),
+    st.sampled_from((0, 50)),
+    st.sampled_from(("compute", "transfer", "communication", "host")),
+)
+def test_a_replay_is_the_program_with_shorter_parts(
+    drawn: tuple[Program, int], kept: int, category: str
+) -> None:
+    program, ranks = drawn
+    graph = program.graph()
+    edges = Edges(step_of(graph, [0, 1], 0, ranks), {})
+    lasting = np.repeat(graph.least[:, None].astype(float), 2, axis=1)
+    lasting[edges.select(Part(category)), 1] *= kept / 100
+    times = replay(graph, lasting, 0)
+    points = len(program.ends())
+    assert times[:points, 0].tolist() == program.ends(), "unchanged"
+    shorter = program.scaled(**{category: kept})
+    shorter.elements = program.elements
+    assert times[:points, 1].tolist() == shorter.ends()
+
+
+def test_the_last_of_64_ranks_is_on_the_path() -> None:
+    """Each of three collectives waits for another rank, whose host is late; all else is hidden."""
+    program = Program()
+    for late in (11, 63, 0):
+        for rank in range(64):
+            program.launch(rank, 2, 5_000 if rank == late else 10 + rank, "compute", 100)
+        program.collective(range(64), 2, 500)
+        for rank in range(64):
+            program.wait(rank, 2)
+    graph = program.graph()
+    edges = Edges(
+        step_of(graph, [0, int(graph.time.max())], 5, 64), {("r", n): n for n in range(64)}
+    )
+    _, path = _path(program, graph)
+    hosts = [
+        (int(graph.calls.thread[own.before - len(graph.operations)]), own.end - own.start)
+        for own in reversed(path)
+        if own.category == "host" and own.end - own.start > 1000
+    ]
+    assert hosts == [(11, 5_000), (63, 5_000), (0, 5_000)]
+    assert sum(own.end - own.start for own in path if own.category == "communication") == 1_500
+    # If one late rank is on time, the step waits for the next one.
+    scenarios = [[(Part("host", None, rank), 1.0)] for rank in (63, 5)]
+    found = edges.shorter(scenarios)
+    assert found is not None
+    gains = [found.step_ns - new for new in found.new_ns]
+    assert gains[0] == pytest.approx(5_000, abs=100)
+    assert gains[1] == 0
+
+
+def test_edges_grow_with_events() -> None:
+    counts = []
+    for steps in (10, 80):
+        program = Program()
+        for _ in range(steps):
+            for rank in range(4):
+                program.launch(rank, 0, 4, "compute", 50)
+                program.order(rank, 0, 2)
+            program.collective(range(4), 2, 30)
+            program.wait(0, 2)
+        graph = program.graph()
+        counts.append(len(graph.source) / len(graph.time))
+    assert counts[1] < 1.05 * counts[0]
+
+
+def _single(
+    ops: list[tuple[int, int, int, int]],
+    calls: list[tuple[int, int, int, bool]],
+    categories: Sequence[str] = (),
+) -> Graph:
+    """Return the graph of one GPU: operations as stream, start, end, call; calls as thread, start, end, blocks."""
+    stream, begun, ended, call = (_ints(column) for column in zip(*ops, strict=True))
+    thread, start, end, blocks = zip(*calls, strict=True)
+    zeros, none = np.zeros(len(ops), np.int64), np.full(len(ops), NONE)
+    unknown, never = np.full(len(calls), NONE), np.zeros(len(calls), bool)
+    return graph_of(
+        Operations(
+            stream, zeros, zeros, begun, ended, call, _ints(start)[call], none, zeros,
+            categories or ["compute"] * len(ops), [f"k{number}" for number in range(len(ops))],
+        ),
+        Calls(
+            _ints(thread), np.zeros(len(calls), np.int64), _ints(start), _ints(end),
+            np.array(blocks), never, never, unknown, unknown, _ints(start), ["c"] * len(calls),
+        ),
+        LIMITS,
+    )  # fmt: skip
+
+
+def _said(graph: Graph, end: int, start: int = 0) -> list[tuple[str, int]]:
+    path = path_of(graph, categories_of(graph, WAIT), 0, start, end)
+    assert sum(own.end - own.start for own in path) == end - start
+    return [(own.category, own.end - own.start) for own in reversed(path)]
+
+
+def test_the_host_issues_too_slowly() -> None:
+    graph = _single(
+        [(0, 110, 150, 0), (0, 260, 300, 1)], [(0, 100, 105, False), (0, 250, 258, False)]
+    )
+    assert _said(graph, 300) == [
+        ("host", 100), ("launch_api", 5), ("host", 145), ("launch_api", 8), ("queued", 2), ("compute", 40),
+    ]  # fmt: skip
+
+
+def test_what_another_stream_released_is_inferred_without_events() -> None:
+    """The second operation was launched long before, and begins when the other stream ends."""
+    ops = [(0, 10, 900_000, 0), (1, 900_004, 950_000, 1)]
+    graph = _single(ops, [(0, 0, 5, False), (0, 6, 9, False)])
+    assert _said(graph, 950_000, 10) == [
+        ("compute", 899_990),
+        ("kernel_gap", 4),
+        ("compute", 49_996),
+    ]
+    far = _single(
+        [(0, 10, 500_000, 0), (1, 700_000, 750_000, 1)], [(0, 0, 5, False), (0, 6, 9, False)]
+    )
+    assert _said(far, 750_000, 10)[-2:] == [("device_wait", 699_990), ("compute", 50_000)]
+
+
+def test_a_copy_of_pageable_memory_holds_the_host() -> None:
+    """Its call returns when the last part has begun; the next launch waits for this, not for the host."""
+    ops = [(0, 10, 1_000, 0), (0, 1_001, 5_000, 1), (0, 5_010, 5_100, 2)]
+    calls = [(0, 0, 5, False), (0, 20, 4_900, False), (0, 5_000, 5_005, False)]
+    graph = _single(ops, calls, ["compute", "transfer", "compute"])
+    lasting = np.repeat(graph.least[:, None].astype(float), 2, axis=1)
+    edges = Edges(step_of(graph, [10, 5_100], 0), {})
+    lasting[edges.select(Part("compute")), 1] *= 0.5
+    times = replay(graph, lasting, 10)
+    assert times[5, 1] < 5_100 - 400, "a shorter first kernel lets the copy begin earlier"
+
+
+def test_a_thread_continues_what_another_one_did() -> None:
+    """The main thread waits for that of autograd, and is quiet meanwhile."""
+    ops = [(0, 10, 20, 0), (0, 300_010, 300_020, 1), (0, 700_010, 700_020, 2)]
+    calls = [(0, 0, 5, False), (1, 300_000, 300_005, False), (0, 700_000, 700_005, False)]
+    graph = _single(ops, calls)
+    path = path_of(graph, categories_of(graph, WAIT), 0, 0, 700_020)
+    threads = [int(graph.calls.thread[own.call]) for own in reversed(path) if own.call != NONE]
+    assert threads == [0, 1, 0]
+    busy = [(1, 300_000 + at, 300_000 + at + 5, False) for at in range(0, 500_000, 50_000)]
+    ops = [ops[0], (*ops[2][:3], 9)]
+    beside = _single(ops, [calls[0], *busy[:8], calls[2], *busy[8:]])
+    path = path_of(beside, categories_of(beside, WAIT), 0, 0, 700_020)
+    assert all(own.call == NONE or beside.calls.thread[own.call] == 0 for own in path)
+
+
+def test_a_full_queue_holds_the_host() -> None:
+    """The launch behind 300 others takes as long as the GPU takes for one of them."""
+    ops = [(0, 100 * n, 100 * n + 100, n) for n in range(1, 401)]
+    calls = [(0, n, n + 1, False) for n in range(401)]
+    calls = [
+        *calls[:330],
+        (0, 330, 30_450, False),
+        *((0, 30_600 + n, 30_601 + n, False) for n in range(70)),
+    ]
+    graph = _single([(s, b, e, min(c, 399)) for s, b, e, c in ops], calls)
+    edges = Edges(step_of(graph, [0, 40_100], 0), {})
+    found = edges.shorter([[(Part("compute"), 0.5)]])
+    assert found is not None
+    assert found.new_ns[0] < 0.6 * found.step_ns
+
+
+def test_merged() -> None:
+    begin, until = merged(_ints([5, 0, 20]), _ints([9, 6, 30]))
+    assert (begin.tolist(), until.tolist()) == ([0, 20], [9, 30])
+
+
+@pytest.mark.parametrize(
+    "name", ["nsys/ddp_single.sqlite", "nsys/eager_small.sqlite", "nsys/graph_node.sqlite"]
+)
+def test_segments_of_a_capture_add_up(opened: Opened, name: str) -> None:
+    with opened(name) as session:
+        rows = session.execute(
+            "SELECT p.job, p.role, sum(p.dur_ns), min(p.start_ns), max(p.start_ns + p.dur_ns), "
+            "any_value(s.end_ns - s.start_ns) FROM critical_path AS p JOIN step_pictures AS s "
+            "USING (report_id, device, role) GROUP BY p.job, p.role"
+        ).fetchall()
+        assert len(rows) == 2
+        for *_, total, first, last, step in rows:
+            assert (total, first, last) == (step, 0, step)
+        overlaps = session.execute(
+            "SELECT count(*) FROM (SELECT start_ns + dur_ns AS until, lead(start_ns) OVER "
+            "(PARTITION BY job, role ORDER BY place) AS next FROM critical_path) WHERE until != next"
+        ).fetchall()
+        assert overlaps == [(0,)]
