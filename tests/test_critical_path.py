@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opened
+from conftest import Cli, Opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,10 @@ from perfpipe.analysis.critical.path import Segment, categories_of, path_of
 from perfpipe.analysis.critical.reading import Step
 from perfpipe.analysis.critical.replay import replay
 from perfpipe.analysis.critical.tables import merged
+from perfpipe.analysis.session import Session
 from perfpipe.ingest.arrays import Ints
+from perfpipe.store import Store
+from perfpipe.trialrecord import Gained, LeverTrial, Trial, write
 
 LIMITS = Limits(near=20_000, handoff=100_000, full=20_000, full_operations=256)
 WAIT = 500_000
@@ -437,3 +442,72 @@ def test_segments_of_a_capture_add_up(opened: Opened, name: str) -> None:
             "(PARTITION BY job, role ORDER BY place) AS next FROM critical_path) WHERE until != next"
         ).fetchall()
         assert overlaps == [(0,)]
+
+
+def test_trials_stand_beside_the_replay(
+    cli: Cli, stored: Callable[..., list[str]], store: Store, tmp_path: Path
+) -> None:
+    (report,) = stored("nsys/eager_small.sqlite")
+    lever = LeverTrial("compile", "t", "gain", technique="cuda_graphs", finding="launch_overhead")
+    trial = Trial(
+        "t-1", "p", "2026-01-01T00:00:00", "step", 9.0, 3, Gained(0.0, -1.0, 1.0), "identical",
+        (
+            replace(lever, gained=Gained(38.0, 36.0, 40.0), launches=3),
+            replace(lever, name="more", gained=Gained(95.0, 94.0, 96.0), launches=3),
+            replace(lever, name="slow", gained=Gained(-5.0, -7.0, -3.0), launches=3),
+            replace(lever, name="other", gained=Gained(1.0, 0.0, 2.0), finding="no_such", launches=3),
+        ),
+        reports=(report,),
+    )  # fmt: skip
+    write(store.root, trial)
+    with Session.open(store) as session:
+        rows = session.execute(
+            "SELECT lever, category, replayed_pct, within FROM critical_path_trials ORDER BY lever"
+        ).fetchall()
+    replayed = rows[0][2]
+    assert 70 < replayed < 90, "a graph of these steps takes a seventh of their time"
+    assert rows == [
+        ("compile", "host work", replayed, True),
+        ("more", "host work", replayed, False),
+        ("slow", "host work", replayed, True),
+    ]
+    page = tmp_path / "page.md"
+    assert cli("report", report, "--json", page) == 0
+    text = page.read_text()
+    assert (
+        f"compile saved 38.0 %, within the {replayed:.1f} % that the replay saves if host work"
+        in text
+    )
+    assert "more saved 95.0 %, more than the" in text and "slow lost 5.0 %" in text
+
+
+def test_project_with_shorter_parts(cli: Cli, stored: Callable[..., list[str]]) -> None:
+    (report,) = stored("nsys/ddp_single.sqlite")
+    assert cli("project", report, "--shorter", "communication=100", "--json") == 0
+    document = json.loads(cli.out)
+    (found,) = document["configurations"]
+    assert document["shorter"] == [
+        {"category": "communication", "name": None, "rank": None, "percent": 100.0}
+    ]
+    with Session.open(Store(Path("store"))) as session:
+        view = session.execute(
+            "SELECT new_step_ns FROM critical_path_gains "
+            "WHERE category = 'communication' AND name IS NULL"
+        ).fetchall()
+    assert view == [(found["new_ns"],)]
+    assert 20 < found["gain_pct"] < 30
+    assert (
+        cli("project", report, "--shorter", "host work@1=50", "--shorter", "compute=10", "--md")
+        == 0
+    )
+    assert "host work of rank 1 50 % shorter, compute 10 % shorter" in cli.out
+    for words, said in (
+        (("--shorter", "comput=5"), "did you mean 'compute'?"),
+        (("--shorter", "compute@7=5"), "no such rank"),
+        (("--shorter", "compute=0"), "not PART=PERCENT"),
+        (("--shorter", "compute=101"), "not PART=PERCENT"),
+        ((), "use either --to or --shorter"),
+        (("--to", "b200", "--shorter", "compute=5"), "use either --to or --shorter"),
+    ):
+        assert cli("project", report, *words) == 2
+        assert said in cli.err

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from perfpipe.analysis.report.declare import GPU, Col, GpuTable, Missing, SectionSpec
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.units import format_ns
+from perfpipe.units import format_ns, words
 from perfpipe.viewmodel import Table, Value
 
 #: Share of the step from which waiting for another rank is a sentence, %.
 _LEAST_PCT = 1.0
+
+#: Trials that have a sentence; the table has all.
+_SENTENCES = 4
 
 _PARTS = (
     *GPU,
@@ -82,6 +85,41 @@ GAINS = GpuTable(
     order="gain_pct DESC, category, name, on_rank",
 )
 
+
+def _agreement(_: Scope, table: Table) -> str:
+    """Return what trials gained, against what the replay saves."""
+    names = [column.name for column in table.columns]
+    said = []
+    for row in table.rows:
+        own = dict(zip(names, row, strict=True))
+        gained, replayed = _number(own["gain_pct"]), _number(own["replayed_pct"])
+        did = f"saved {gained:.1f} %" if gained >= 0 else f"lost {-gained:.1f} %"
+        how = "within" if own["within"] == "yes" else "more than"
+        said.append(
+            f"{own['lever']} {did}, {how} the {replayed:.1f} % that the replay saves if "
+            f"{words(str(own['category']))} takes no time."
+        )
+    return " ".join(dict.fromkeys(said[:_SENTENCES]))
+
+
+TRIALS = GpuTable(
+    "critical_path_trials",
+    "Replays compared with trials",
+    (
+        *GPU,
+        Col("lever", "Lever"),
+        Col("category", "Part"),
+        Col("replayed_pct", "Replay without this part", "pct", "% of the step"),
+        Col("gain_pct", "Measured", "pct", "%"),
+        Col("low_pct", "From", "pct", "%"),
+        Col("high_pct", "To", "pct", "%"),
+        Col("within", "Within the replay", sql="if(within, 'yes', 'no')"),
+        Col("trial_id", "Trial", detail=True),
+    ),
+    order="trial_id DESC, gain_pct DESC, lever",
+    told=_agreement,
+)
+
 SECTION = SectionSpec(
     "critical",
     "Critical path",
@@ -90,5 +128,5 @@ SECTION = SectionSpec(
         nsys="collect one with nsys profile --trace=cuda,nvtx",
         torch="trace the program with torch.profiler",
     ),
-    (TYPICAL, SLOWEST, GAINS),
+    (TYPICAL, SLOWEST, GAINS, TRIALS),
 )
