@@ -20,9 +20,13 @@ from perfpipe.analysis.critical.parts import Edges, Part
 from perfpipe.analysis.critical.path import Segment, categories_of, path_of
 from perfpipe.analysis.critical.reading import Step
 from perfpipe.analysis.critical.replay import replay
+from perfpipe.analysis.critical.slopes import VIEWS, predicted_slopes
 from perfpipe.analysis.critical.tables import merged
 from perfpipe.analysis.session import Session
+from perfpipe.analysis.trying.causes import Cause, compared
+from perfpipe.analysis.trying.slopes import Estimate, Slopes
 from perfpipe.ingest.arrays import Ints
+from perfpipe.pipelines.trying.slowing import Slowed
 from perfpipe.store import Store
 from perfpipe.trialrecord import Gained, LeverTrial, Trial, write
 
@@ -511,3 +515,26 @@ def test_project_with_shorter_parts(cli: Cli, stored: Callable[..., list[str]]) 
     ):
         assert cli("project", report, *words) == 2
         assert said in cli.err
+
+
+@pytest.mark.parametrize(
+    ("name", "slope"), [("nsys/eager_small.sqlite", 1.0), ("nsys/graph_node.sqlite", 0.0)]
+)
+def test_a_replay_predicts_the_slope_of_launches(opened: Opened, name: str, slope: float) -> None:
+    """A step of eager launches waits for each of them; graphs are launched long before."""
+    with opened(name) as session:
+        session.use(*VIEWS)
+        found = predicted_slopes(session.con)
+    assert found == {"launch": pytest.approx(slope, abs=0.1)}
+
+
+def test_slopes_stand_beside_predicted_ones() -> None:
+    slope = Estimate(0.9, 0.8, 1.0)
+    cause = Cause("launch", delays_ms=(0.0, 1.0, 2.0), slopes=Slopes(slope, (slope, slope), None))
+    shown = Slowed("p", "gpu", {"launch": cause}, predicted={"launch": 0.97, "collectives": 0.1})
+    assert [line for line in shown.lines() if "replay" in line] == [
+        "The replay of the timeline predicts a slope of 0.97 for launch, within the measured 0.80 to "
+        "1.00."
+    ]
+    assert "outside the measured" in compared(cause, 0.5)
+    assert shown.as_data()["predicted_slopes"] == {"launch": 0.97, "collectives": 0.1}

@@ -1,6 +1,6 @@
-"""Replays the graph of some steps with shorter parts.
+"""Replays the graph of some steps with parts that last shorter or longer.
 
-Dependencies stay as they are; what does not shrink lasts as long as it did.
+Dependencies stay as they are; all other parts last as long as they did.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def steps_of(graph: Graph, lasting: Floats, gpu: int, bounds: list[int]) -> Repl
     within = np.minimum(1.0, recorded / np.maximum(plain, 1.0))
     took = np.maximum(took, (host * within).max(axis=0, initial=0.0))
     # A part of the earlier half may have gained more than its like in the later half.
-    took = np.minimum(took, recorded)
+    shorter = (lasting <= graph.least[:, None]).all(axis=0)
+    took = np.where(shorter, np.minimum(took, recorded), took)
     return Replayed(recorded / steps, tuple((took / steps).tolist()), steps)
 
 

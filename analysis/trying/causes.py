@@ -153,6 +153,17 @@ def lines(causes: Mapping[str, Cause]) -> list[str]:
     return [*text, *(f"note: {note}" for note in notes), *missing]
 
 
+def compared(cause: Cause, predicted: float) -> str:
+    """Return the slope that a replay of the timeline predicts, beside the measured one."""
+    assert cause.slopes is not None  # noqa: S101
+    slope = cause.slopes.overall
+    how = "within" if slope.low <= predicted <= slope.high else "outside"
+    return (
+        f"The replay of the timeline predicts a slope of {predicted:.2f} for {cause.handicap}, "
+        f"{how} the measured {slope.low:.2f} to {slope.high:.2f}."
+    )
+
+
 def contradicts(category: str, causes: Mapping[str, Cause]) -> str | None:
     """Return why slopes contradict the verdict of a timeline; None if they do not.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from perfpipe.analysis.critical.slopes import VIEWS, predicted_slopes
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.trying import causes
@@ -24,13 +25,17 @@ from perfpipe.units import counted, format_ns
 
 @dataclass(frozen=True)
 class Slowed:
-    """What each handicap shows, the verdict of the timeline, and why slopes contradict it."""
+    """What each handicap shows, the verdict of the timeline, and why slopes contradict it.
+
+    `predicted` are the slopes that a replay of the timeline predicts.
+    """
 
     program: str
     gpu: str
     causes: Mapping[str, Cause]
     diagnosis: str = ""
     contradiction: str | None = None
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -40,6 +45,7 @@ class Slowed:
             "handicaps": [cause.row() for cause in self.causes.values()],
             "diagnosis": self.diagnosis,
             "contradiction": self.contradiction,
+            "predicted_slopes": {**self.predicted},
         }
 
     def lines(self) -> Iterator[str]:
@@ -47,6 +53,10 @@ class Slowed:
         yield from causes.lines(self.causes)
         if self.diagnosis:
             yield f"Timeline: {self.diagnosis}"
+        for handicap, slope in self.predicted.items():
+            cause = self.causes.get(handicap)
+            if cause is not None and cause.slopes is not None:
+                yield causes.compared(cause, slope)
         if self.contradiction:
             yield self.contradiction
 
@@ -84,7 +94,17 @@ def slow(subject: Subject, store: Store, wishes: Wishes, say: Say, detail: Say) 
         slopes,
         found.verdict,
         causes.contradicts(category, slopes) if category else None,
+        _predicted(store, found),
     )
+
+
+def _predicted(store: Store, found: Diagnosis) -> dict[str, float]:
+    """Return the slopes that a replay of a run's timeline predicts; empty without a timeline."""
+    if found.run is None:
+        return {}
+    with Session.open(store, found.run.reports, use=VIEWS) as session:
+        return predicted_slopes(session.con)
+    raise AssertionError("unreachable")
 
 
 def _category(store: Store, found: Diagnosis) -> str | None:
