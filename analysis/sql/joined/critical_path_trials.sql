@@ -1,6 +1,6 @@
--- Replays compared with trials: what a lever of 'perfpipe try' gained in the program of a report, and what the
--- replay of the report's steps saves if the part that the lever's finding is about takes no time. A lever that
--- gains more changes other parts, too, or the replay is wrong for this program.
+-- Replays compared with trials: what a lever of 'perfpipe try' gained in the program of a report, and what
+-- the replay of the report's steps saves if the part that the lever's finding is about takes no time. A lever
+-- that gains more changes other parts, too, or the replay is wrong for this program.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

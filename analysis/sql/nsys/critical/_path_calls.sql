@@ -1,5 +1,6 @@
--- CUDA calls of the processes on the GPUs of _path_gpus, on the job's clock, with what they wait for: the work
--- that a stream had been given at a time. `blocks` calls wait on the host, `orders` calls let a stream wait.
+-- CUDA calls of the processes on the GPUs of _path_gpus, on the job's clock, with what they wait for: the
+-- work that a stream had been given at a time. `blocks` calls wait on the host, `orders` calls let a stream
+-- wait.
 CREATE VIEW _path_calls AS
 WITH processes AS (
     SELECT DISTINCT g.job, g.role, g.report_id, t.pid, g.offset_ns, g.read_from_ns, g.read_until_ns

@@ -1,5 +1,5 @@
--- GPUs whose work may be on the critical path of a step: all GPUs of the job, with the time on the report's own
--- clock from which work is read. What released the first operations of a step may lie before it.
+-- GPUs whose work may be on the critical path of a step: all GPUs of the job, with the time on the report's
+-- own clock from which work is read. What released the first operations of a step may lie before it.
 -- @materialize
 CREATE VIEW _path_gpus AS
 SELECT DISTINCT

@@ -1,5 +1,5 @@
--- GPU operations in and just before the steps of _path_steps, on the job's clock, with the collective that they
--- belong to: one that ends on no rank before the last rank has begun it.
+-- GPU operations in and just before the steps of _path_steps, on the job's clock, with the collective that
+-- they belong to: one that ends on no rank before the last rank has begun it.
 CREATE VIEW _path_operations AS
 SELECT
     g.job,

@@ -1,6 +1,6 @@
--- Steps whose critical path is found: those of step_pictures, and up to eight consecutive analyzed steps around
--- the typical one, to replay (role several). The path belongs to the GPU of the job whose step takes longest.
--- Times are on the job's clock. `bounds_ns` are the starts of the steps, and the end of the last.
+-- Steps whose critical path is found: those of step_pictures, and up to eight consecutive analyzed steps
+-- around the typical one, to replay (role several). The path belongs to the GPU of the job whose step takes
+-- longest. Times are on the job's clock. `bounds_ns` are the starts of the steps, and the end of the last.
 -- @materialize
 CREATE VIEW _path_steps AS
 WITH pictures AS (

@@ -1,8 +1,9 @@
--- Critical path of a typical step and of the slowest step of each job: what each nanosecond of the step waited for.
--- The path is that of the GPU whose step takes longest. It leads back from the end of the step, from each event to
--- the last of the events that it waited for: the operation before it on its stream, the operations that a recorded
--- CUDA event or a synchronizing call waits for, the call that launched it, the work of the host before this call,
--- and, in a collective, the rank that arrived last. The durations add up to the step time.
+-- Critical path of a typical step and of the slowest step of each job: what each nanosecond of the step
+-- waited for. The path is that of the GPU whose step takes longest. It leads back from the end of the step,
+-- from each event to the last of the events that it waited for: the operation before it on its stream, the
+-- operations that a recorded CUDA event or a synchronizing call waits for, the call that launched it, the
+-- work of the host before this call, and, in a collective, the rank that arrived last. The durations add up
+-- to the step time.
 --
 -- job VARCHAR: job, as in job_ranks; the report_id if the report's processes do not communicate
 -- role VARCHAR: which step: median or slowest, as in step_pictures
@@ -14,9 +15,9 @@
 -- dur_ns BIGINT: duration of the segment, ns
 -- category VARCHAR: compute, communication, transfer or migration (the GPU works); launch_api (the call that
 --   launches the next operation), queued (from its return to the start of the operation), kernel_gap (between
---   operations that were launched in time), device_wait (such a time of more than 500 us), host (between calls),
---   sync (from the end of the awaited work to the return of the waiting call), loading or cuda_call (other
---   calls), or unattributed (before anything that was recorded)
+--   operations that were launched in time), device_wait (such a time of more than 500 us), host (between
+--   calls), sync (from the end of the awaited work to the return of the waiting call), loading or cuda_call
+--   (other calls), or unattributed (before anything that was recorded)
 -- name VARCHAR: short name of the kernel, name of the operation or call; NULL for other categories
 -- nvtx_range VARCHAR: innermost NVTX range around the call that launched the operation, or around the launch
 --   that follows
@@ -25,8 +26,10 @@
 -- on_report VARCHAR: report in which the segment is
 -- on_device BIGINT: physical number of the GPU that works; NULL for the host
 -- thread BIGINT: thread of the host; NULL for the GPU
--- elsewhere BOOLEAN: whether the segment is on another rank, which arrives last in the collective that follows
--- waits_ns BIGINT: how long the GPU of the step waits in a collective during the segment, ns; 0 unless elsewhere
+-- elsewhere BOOLEAN: whether the segment is on another rank, which arrives last in the collective that
+--   follows
+-- waits_ns BIGINT: how long the GPU of the step waits in a collective during the segment, ns; 0 unless
+--   elsewhere
 CREATE VIEW critical_path AS
 WITH ranks AS (
     SELECT job, report_id, pid, min(rank) AS rank

@@ -1,8 +1,8 @@
--- What a shorter part of the steps would save. Up to eight consecutive analyzed steps around the typical step are
--- replayed with the same dependencies: each operation and call begins as soon as all that it waits for has
--- happened. Assumptions: clocks do not change, the host takes as long as under the profiler, and work at the same
--- time does not slow each other down more or less than before. 'perfpipe project --shorter' replays other parts
--- and percentages.
+-- What a shorter part of the steps would save. Up to eight consecutive analyzed steps around the typical step
+-- are replayed with the same dependencies: each operation and call begins as soon as all that it waits for
+-- has happened. Assumptions: clocks do not change, the host takes as long as under the profiler, and work at
+-- the same time does not slow each other down more or less than before. 'perfpipe project --shorter' replays
+-- other parts and percentages.
 --
 -- job VARCHAR: job, as in job_ranks; the report_id if the report's processes do not communicate
 -- report_id VARCHAR: report of the GPU that the steps belong to

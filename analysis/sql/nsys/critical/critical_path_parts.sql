@@ -1,5 +1,5 @@
--- Parts of the critical path of a step: what the step's time consists of. A part that is not on the path would
--- save nothing if it were shorter.
+-- Parts of the critical path of a step: what the step's time consists of. A part that is not on the path
+-- would save nothing if it were shorter.
 --
 -- job VARCHAR: job, as in job_ranks; the report_id if the report's processes do not communicate
 -- role VARCHAR: which step: median or slowest, as in step_pictures
@@ -7,10 +7,10 @@
 -- device BIGINT: physical GPU number of this GPU
 -- step BIGINT: number of the step; NULL if there are no steps
 -- category VARCHAR: category, as in critical_path
--- name VARCHAR: kernel, operation or call; for host work the NVTX range around the launch that follows, with *
---   for counters; NULL if there is none, or for gaps
--- on_rank BIGINT: rank on which the part is; NULL for collectives that all ranks have begun, and if the report's
---   processes do not communicate
+-- name VARCHAR: kernel, operation or call; for host work the NVTX range around the launch that follows, with
+--   * for counters; NULL if there is none, or for gaps
+-- on_rank BIGINT: rank on which the part is; NULL for collectives that all ranks have begun, and if the
+--   report's processes do not communicate
 -- elsewhere BOOLEAN: whether the part is on another rank, which arrives last in the collective that follows
 -- segments BIGINT: number of segments of the path
 -- time_ns BIGINT: time on the path, ns
