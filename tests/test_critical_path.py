@@ -20,8 +20,8 @@ from perfpipe.analysis.critical.parts import Edges, Part
 from perfpipe.analysis.critical.path import Segment, categories_of, path_of
 from perfpipe.analysis.critical.reading import Step
 from perfpipe.analysis.critical.replay import replay
+from perfpipe.analysis.critical.segments import merged
 from perfpipe.analysis.critical.slopes import VIEWS, predicted_slopes
-from perfpipe.analysis.critical.tables import merged
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.trying.causes import Cause, compared
 from perfpipe.analysis.trying.slopes import Estimate, Slopes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfpipe.analysis.critical.events import NONE
 from perfpipe.analysis.critical.graph import (
@@ -29,8 +29,7 @@ LAUNCH, LOADING, OTHER_CALL = "launch_api", "loading", "cuda_call"
 DEVICE_WAIT = "device_wait"
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A part of the path, ns on the job's clock; `operation` or `call` is its owner, or NONE.
 
     `before` is the call that host work precedes, the operation that a gap precedes, or the call
@@ -105,17 +104,19 @@ def path_of(graph: Graph, categories: list[str], gpu: int, start: int, end: int)
         return [Segment(start, end, UNKNOWN)] if end > start else []
     found = [Segment(time, end, CATEGORIES[HOST])] if time < end else []
     count = len(graph.operations)
+    bound, sources = graph.bound.tolist(), graph.source.tolist()
+    times, owners = graph.time.tolist(), graph.owner.tolist()
     while time > start:
-        edge = int(graph.bound[point])
+        edge = bound[point]
         if edge == NONE:
             first = _owner(graph, point)
             category = CATEGORIES[HOST] if first >= count else UNKNOWN
             found.append(Segment(start, time, category, before=first))
             break
-        source = int(graph.source[edge])
-        begin = max(int(graph.time[source]), start)
+        source = sources[edge]
+        begin = max(times[source], start)
         if begin < time:
-            owner = int(graph.owner[edge])
+            owner = owners[edge]
             found.append(
                 Segment(
                     begin,
@@ -126,7 +127,7 @@ def path_of(graph: Graph, categories: list[str], gpu: int, start: int, end: int)
                     _owner(graph, point),
                 )
             )
-        point, time = source, int(graph.time[source])
+        point, time = source, times[source]
     return found
 
 

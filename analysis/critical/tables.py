@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pyarrow as pa
 
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import create_table
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from perfpipe.analysis.critical.parts import Part
     from perfpipe.analysis.critical.path import Segment
     from perfpipe.analysis.critical.reading import Step
-    from perfpipe.ingest.arrays import Ints
 
 #: Views that the tables are made of.
 NEEDS = frozenset(("_path_steps", "_path_operations", "_path_calls", "_job_ranks"))
@@ -30,23 +29,6 @@ _NAMED, _MOST_NAMES = ("compute", "communication", "transfer"), 12
 
 #: Ranks of a job whose host work has rows.
 _MOST_RANKS = 4
-
-_SEGMENTS = (
-    ("job", "VARCHAR", ""),
-    ("role", "VARCHAR", ""),
-    ("place", "BIGINT", ""),
-    ("start_ns", "BIGINT", ""),
-    ("dur_ns", "BIGINT", ""),
-    ("category", "VARCHAR", ""),
-    ("name", "VARCHAR", ""),
-    ("report_id", "VARCHAR", ""),
-    ("pid", "BIGINT", ""),
-    ("device", "BIGINT", ""),
-    ("tid", "BIGINT", ""),
-    ("op_id", "BIGINT", ""),
-    ("next_op_id", "BIGINT", ""),
-    ("waits_ns", "BIGINT", ""),
-)
 
 _GAINS = (
     ("job", "VARCHAR", ""),
@@ -62,13 +44,14 @@ _GAINS = (
 
 
 def make_path_segments(con: DuckDBPyConnection) -> None:
-    """Create the private table of segments of critical paths.
+    """Create the private table of segments of critical paths; see `segments.columns`."""
+    from perfpipe.analysis.critical.reading import steps_in
+    from perfpipe.analysis.critical.segments import SCHEMA, columns
 
-    `report_id`, `pid`, `device` and `tid` say where the segment is.  `op_id` is its operation, and
-    `next_op_id` the first operation of the call that follows it.  A collective that all ranks have
-    begun is nowhere.  `waits_ns` is how long the GPU of the step waits in a collective meanwhile.
-    """
-    create_table(con, "_path_segments", _SEGMENTS, [*_segments(con)] if _some(con) else [])
+    parts = [SCHEMA.empty_table()]
+    if _some(con):
+        parts += [columns(step, paths_of(step)) for step in steps_in(con, ("median", "slowest"))]
+    con.from_arrow(pa.concat_tables(parts)).create("_path_segments")
 
 
 def make_path_gains(con: DuckDBPyConnection) -> None:
@@ -86,94 +69,6 @@ def paths_of(step: Step) -> list[Segment]:
 
     categories = categories_of(step.graph, int(thresholds()["timeline.device_wait_ns"]))
     return path_of(step.graph, categories, step.gpu, step.bounds[0], step.bounds[-1])
-
-
-def _segments(con: DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    from perfpipe.analysis.critical.reading import steps_in
-
-    for step in steps_in(con, ("median", "slowest")):
-        where = _Where(step)
-        for place, segment in enumerate(reversed(paths_of(step)), start=1):
-            yield (
-                step.job,
-                step.role,
-                place,
-                segment.start - step.bounds[0],
-                segment.end - segment.start,
-                segment.category,
-                *where.columns(segment),
-                where.waits(segment),
-            )
-
-
-class _Where:
-    """Where the segments of a step are: columns of the table."""
-
-    def __init__(self, step: Step) -> None:
-        from perfpipe.analysis.critical.events import NONE
-
-        self._step, self._none = step, NONE
-        ops = step.graph.operations
-        self._first: dict[int, int] = {}
-        for operation, call in enumerate(ops.call.tolist()):
-            if call != NONE:
-                self._first.setdefault(call, operation)
-        met, own = step.graph.met, ops.gpu == step.gpu
-        waiting = own & (met > ops.start + ops.slack)
-        self._begin, self._until = merged(ops.start[waiting], met[waiting])
-
-    def waits(self, segment: Segment) -> int:
-        """Return how long the GPU of the step waits for another rank during a segment, ns."""
-        low = int(np.searchsorted(self._until, segment.start, side="right"))
-        high = int(np.searchsorted(self._begin, segment.end))
-        begin = np.maximum(self._begin[low:high], segment.start)
-        return int((np.minimum(self._until[low:high], segment.end) - begin).sum())
-
-    def columns(self, segment: Segment) -> tuple[Any, ...]:
-        """Return name, report_id, pid, device, tid, op_id and next_op_id."""
-        step, count = self._step, len(self._step.graph.operations)
-        ops, calls = step.graph.operations, step.graph.calls
-        next_ = segment.before
-        following = next_ if next_ < count else self._first.get(next_ - count, self._none)
-        next_id = None if following == self._none else int(step.operation_ids[following])
-        if segment.operation != self._none:
-            own = segment.operation
-            report, device = step.gpus[int(ops.gpu[own])]
-            pid = step.processes[int(ops.process[own])][1]
-            if step.graph.met[own] != self._none:
-                device, pid = self._none, self._none
-            return (
-                ops.name[own], report, _known(pid), _known(device), None,
-                int(step.operation_ids[own]), next_id,
-            )  # fmt: skip
-        call = segment.call if segment.call != self._none else max(next_ - count, self._none)
-        if call != self._none:
-            report, pid, tid = step.threads[int(calls.thread[call])]
-            named = segment.call != self._none or segment.category == "sync"
-            name = calls.name[call] if named else None
-            return (name, report, _known(pid), None, _known(tid), None, next_id)
-        if next_ != self._none:
-            report, device = step.gpus[int(ops.gpu[next_])]
-            pid = step.processes[int(ops.process[next_])][1]
-            return (None, report, _known(pid), _known(device), None, None, next_id)
-        report, device = step.gpus[step.gpu]
-        return (None, report, None, _known(device), None, None, None)
-
-
-def merged(begin: Ints, until: Ints) -> tuple[Ints, Ints]:
-    """Return the union of some intervals, as intervals in order that do not meet."""
-    if not len(begin):
-        return begin, until
-    order = np.argsort(begin, kind="stable")
-    begin, until = begin[order], np.maximum.accumulate(until[order])
-    first = np.ones(len(begin), bool)
-    first[1:] = begin[1:] > until[:-1]
-    last = np.append(first[1:], True)
-    return begin[first], until[last]
-
-
-def _known(value: int) -> int | None:
-    return None if value == -1 else value
 
 
 def _gains(con: DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
