@@ -85,6 +85,7 @@ def macros(
         operands_macro(),
         setup_macro(),
         source_macro(),
+        engine_macro(),
         *operator_macros(),
     )
     of_files = {
@@ -236,6 +237,41 @@ def operands_macro() -> Macro:
         for kind, pattern in _rules("gemm.toml")["operands"].items()
     )
     return Macro("kernel_operands", "full_name", f"CASE {cases} END")
+
+
+#: Numbers in the name of an engine's range, as in engines.toml.
+_OF_ITERATION = ("batch", "prefills", "prefill_tokens", "decodes", "decode_tokens", "kv_tokens")
+
+
+def engine_macro() -> Macro:
+    """Return the macro of what the name of an engine's range says of an iteration.
+
+    A struct of its class (prefill, decode, mixed, or NULL) and numbers; NULL for other names.
+    """
+    cases = " ".join(
+        f"WHEN regexp_matches(name, {quote(rule['pattern'])}) THEN {_said(rule)}"
+        for rule in _rules("engines.toml")["engine"]
+    )
+    return Macro("engine_iteration", "name", f"CASE {cases} END")
+
+
+def _said(rule: Mapping[str, Any]) -> str:
+    """Return the struct that an engine's pattern makes of a name."""
+    pattern = rule["pattern"]
+    groups = re.compile(pattern).groupindex
+    numbers = {
+        field: f"TRY_CAST(regexp_extract(name, {quote(pattern)}, {groups[field]}) AS BIGINT)"
+        if field in groups
+        else "NULL::BIGINT"
+        for field in _OF_ITERATION
+    }
+    prefills, decodes = (f"coalesce({numbers[kind]}, 0) > 0" for kind in ("prefills", "decodes"))
+    counted = (
+        f"CASE WHEN {prefills} AND {decodes} THEN 'mixed' WHEN {prefills} THEN 'prefill' "
+        f"WHEN {decodes} THEN 'decode' END"
+    )
+    fields = {"class": quote(rule["class"]) if "class" in rule else counted, **numbers}
+    return "{" + ", ".join(f"{field}: {value}" for field, value in fields.items()) + "}"
 
 
 def operator_macros() -> Iterator[Macro]:

@@ -37,7 +37,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Load:
-    """A load at one rate; `slo_ms` has the objectives of its requests, ms.  See request_loads."""
+    """A load at one rate; `slo_ms` has the objectives of its requests, ms.  See request_loads.
+
+    `model` is what an iteration of the server's model moves and computes, as in a workload file.
+    """
 
     requests: Sequence[Request] = ()
     phase: str | None = None
@@ -51,6 +54,8 @@ class Load:
     window_end_ns: int | None = None
     capture: str | None = None
     slo_ms: Mapping[str, float] = field(default_factory=dict)
+    model: Mapping[str, float] = field(default_factory=dict)
+    dtype: str | None = None
     ended_by: str | None = None
 
     @property

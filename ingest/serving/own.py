@@ -5,7 +5,8 @@
     {"perfpipe": "load_end", "ended_ns": ...}                               ends a load; optional
 
 Keys of a load and of a request are the columns of the tables request_loads and requests; token_ns
-is the list of the times of request_tokens.  Objectives are {"slo_ms": {"ttft": 200}}.
+is the list of the times of request_tokens.  Objectives are {"slo_ms": {"ttft": 200}}; the
+keys of "model", and "dtype", are those of `model` in a workload file.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class _Load(_Line):
     clock: Literal["utc", "monotonic"] = "utc"
     started_ns: Time | None = None
     slo_ms: dict[Literal["ttft", "tpot", "e2e"], float] = {}
+    model: dict[Literal["weights_gb", "kv_bytes_per_token", "flops_per_token"], float] = {}
+    dtype: str | None = None
 
 
 class _End(_Line):
@@ -135,7 +138,9 @@ def said(error: ValidationError) -> str:
 
 
 #: What begins a load, what ends it.
-_OPENING = ("phase", "rate", "arrivals", "generator", "clock", "started_ns", "slo_ms")
+_OPENING = (
+    "phase", "rate", "arrivals", "generator", "clock", "started_ns", "slo_ms", "model", "dtype",
+)  # fmt: skip
 _CLOSING = ("ended_ns", "window_start_ns", "window_end_ns", "capture", "ended_by")
 
 

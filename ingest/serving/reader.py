@@ -73,7 +73,7 @@ def _write(builder: ReportBuilder, loads: Sequence[Load]) -> None:
 def _columns_of_loads(loads: Sequence[Load]) -> dict[str, list[object]]:
     same = (
         "phase", "rate", "arrivals", "generator", "clock", "window_start_ns", "window_end_ns",
-        "capture", "ended_by",
+        "capture", "dtype", "ended_by",
     )  # fmt: skip
     columns: dict[str, list[object]] = {
         name: [getattr(load, name) for load in loads] for name in same
@@ -81,9 +81,16 @@ def _columns_of_loads(loads: Sequence[Load]) -> dict[str, list[object]]:
     columns["load_id"] = list(range(len(loads)))
     columns["started_ns"] = [load.span_ns[0] for load in loads]
     columns["ended_ns"] = [load.span_ns[1] for load in loads]
+    columns["weights_bytes"] = [_scaled(load.model.get("weights_gb"), 1e9) for load in loads]
+    for name in ("kv_bytes_per_token", "flops_per_token"):
+        columns[name] = [load.model.get(name) for load in loads]
     for name in OBJECTIVES:
         columns[f"slo_{name}_ms"] = [load.slo_ms.get(name) for load in loads]
     return columns
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else factor * value
 
 
 def _write_tokens(builder: ReportBuilder, requests: Sequence[Request]) -> None:

@@ -49,7 +49,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "host_frames": ("function", "file", "package"),
     "process_samples": ("name",),
     "gpu_samples": ("name",),
-    "request_loads": ("capture",),
+    "request_loads": ("capture", "dtype"),
     "launch_modules": ("name", "demangled", "model", "module", "class", "operator"),
     "module_calls": ("model", "module", "class"),
     "reports": ("source_name", "command", "gpu"),

@@ -99,6 +99,26 @@ class Slo(_Model):
     e2e: Milliseconds | None = Field(None, gt=0, description="largest end-to-end latency")
 
 
+class ServedModel(_Model):
+    """What an iteration of the model moves and computes on one GPU, for roofs of iterations."""
+
+    weights_gb: float | None = Field(
+        None, gt=0, description="weights that an iteration reads on one GPU, GB (1e9 bytes)"
+    )
+    kv_bytes_per_token: float | None = Field(
+        None,
+        ge=0,
+        description="bytes of keys and values of a token on one GPU: 2 x layers x KV heads x head "
+        "size x bytes of a value",
+    )
+    flops_per_token: float | None = Field(
+        None, gt=0, description="FLOPs of a token on one GPU, about twice the number of weights"
+    )
+    dtype: str | None = Field(
+        None, description="data type of the matrix products, for the peak, such as bf16 or fp8"
+    )
+
+
 class Serve(_Model):
     """Treats the command as a server: starts it, waits until it is ready, and puts loads on it.
 
@@ -151,6 +171,10 @@ class Serve(_Model):
         5, ge=0, description="requests to send one after the other before the first load"
     )
     slo: Slo = Field(Slo(), description="objectives of the requests, for the goodput")
+    model: ServedModel = Field(
+        ServedModel(),
+        description="what an iteration of the model moves and computes, for roofs",
+    )
     window: Seconds = Field(
         20, gt=0, description="time to capture under nsys or torch.profiler, seconds"
     )

@@ -142,7 +142,9 @@ class Loads:
             rate=rate,
             arrivals="unknown" if serve.load else "poisson",
             generator="command" if serve.load else "perfpipe",
-            slo_ms={k: v for k, v in serve.slo.model_dump().items() if v is not None},
+            slo_ms=serve.slo.model_dump(exclude_none=True),
+            model=serve.model.model_dump(exclude_none=True, exclude={"dtype"}),
+            dtype=serve.model.dtype,
         )
         name = name_of(phase, rate)
         if serve.load:
@@ -314,6 +316,8 @@ def _with(
         arrivals=own.arrivals if known else about.arrivals,
         generator=about.generator if about.generator == "perfpipe" else own.generator,
         slo_ms=about.slo_ms,
+        model=about.model,
+        dtype=about.dtype,
         # The program of the load takes time to start.
         started_ns=own.span_ns[0] or began_ns,
         ended_ns=own.span_ns[1] or time.time_ns(),
