@@ -117,7 +117,7 @@ def budget_figure(table: Table) -> Drawing | None:
     ):
         note = f"{gpu}: {part_words(category)} {share:.1f} %, {format_value(time, 'ns')}"
         stacks.setdefault(gpu, {})[category] = (share, Mark(note))
-    return _stacked(stacks, CATEGORIES, "% of the window", 100) if stacks else None
+    return stacked(stacks, CATEGORIES, "% of the window", 100) if stacks else None
 
 
 def categories_figure(table: Table) -> Drawing | None:
@@ -128,7 +128,7 @@ def categories_figure(table: Table) -> Drawing | None:
         if time:
             note = f"{gpu}: {category} {share:.1f} %, {format_value(time, 'ns')}"
             stacks.setdefault(gpu, {})[category] = (share, Mark(note, str(longest)))
-    return _stacked(stacks, KERNELS, "% of kernel time", 100) if stacks else None
+    return stacked(stacks, KERNELS, "% of kernel time", 100) if stacks else None
 
 
 def idle_figure(table: Table) -> Drawing | None:
@@ -140,7 +140,7 @@ def idle_figure(table: Table) -> Drawing | None:
         bar = f"{gpu}: {size}" if several else size
         note = f"{bar}: {count:,} intervals, mostly {words(cause)}, {format_value(time, 'ns')}"
         stacks.setdefault(bar, {})[cause] = (share or 0, Mark(note))
-    return _stacked(stacks, CATEGORIES, "% of the window", None) if stacks else None
+    return stacked(stacks, CATEGORIES, "% of the window", None) if stacks else None
 
 
 def stalls_figure(table: Table) -> Drawing | None:
@@ -150,15 +150,16 @@ def stalls_figure(table: Table) -> Drawing | None:
     for owner, (kernel, reason, cycles) in launches_of(table, wanted, ("cycles",)):
         note = f"{owner}: {reason} {cycles:.3g} cycles"
         stacks.setdefault(owner, {})[reason] = (cycles, Mark(note, str(kernel)))
-    return _stacked(stacks, _REASONS, "cycles per issued instruction", None) if stacks else None
+    return stacked(stacks, _REASONS, "cycles per issued instruction", None) if stacks else None
 
 
-def _stacked(
+def stacked(
     stacks: Stacks,
     colours: dict[str, str],
     unit: str,
     whole: float | None,
 ) -> Drawing | None:
+    """Return stacked bars, in the order of `colours`; `whole` is the length of each, if known."""
     bars = list(stacks)[:_MOST]
     said = part_words if colours is CATEGORIES else words
     lengths = sorted(sum(length for length, _ in stacks[bar].values()) for bar in bars)

@@ -22,6 +22,11 @@ from perfpipe.templates.occupancy_figures import occupancy_figure, what_if_figur
 from perfpipe.templates.places_figure import places_figure, tried_figure
 from perfpipe.templates.rate_figures import sizes_figure, tuning_figure
 from perfpipe.templates.roofline_figure import roofline_figure
+from perfpipe.templates.serving_figures import (
+    iterations_figure,
+    latencies_figure,
+    slowest_figure,
+)
 from perfpipe.templates.speedup_figure import speedup_figure
 from perfpipe.templates.step_figure import LONG, steps_figure
 from perfpipe.viewmodel import Table
@@ -94,6 +99,18 @@ FIGURES = {
     "history": Figure(
         history_figure,
         "Time of each run or commit with 95 % confidence intervals; the line shows the level",
+    ),
+    "latencies": Figure(
+        latencies_figure,
+        "Latency at each rate without a profiler: median (dashed) and 95th percentile",
+    ),
+    "iterations": Figure(
+        iterations_figure,
+        "Captured window of each load: iterations of the engine by class, and the time between",
+    ),
+    "slowest_request": Figure(
+        slowest_figure,
+        "The slowest request of each load until its first token, and the engine meanwhile",
     ),
     "roofline": Figure(
         roofline_figure,

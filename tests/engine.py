@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -255,7 +255,6 @@ def plant_in_export(
     engine: Engine,
     path: Path,
     name: Callable[[Iteration, int], str] | None,
-    extra: Sequence[str] = (),
 ) -> None:
     """Replace the events of an export of nsys by those of an engine."""
     with sqlite3.connect(path) as con:
@@ -271,56 +270,48 @@ def plant_in_export(
                 con.execute("INSERT INTO StringIds (id, value) VALUES (?, ?)", (ids[value], value))
             return ids[value]
 
-        thread = (1 << 56) | (PID << 24) | TID
         process = (1 << 56) | (PID << 24)
+        thread = process | TID
         for number, own in enumerate(engine.iterations):
             if name is not None:
-                con.execute(
-                    "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) "
-                    "VALUES (?, ?, 59, ?, ?, 0)",
-                    (own.start, own.end, name(own, number), thread),
-                )
+                _insert(con, "NVTX_EVENTS", start=own.start, end=own.end, eventType=59,
+                        text=name(own, number), globalTid=thread, domainId=0)  # fmt: skip
             for row in own.launches:
-                con.execute(
-                    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end, eventClass, globalTid, correlationId, "
-                    "nameId, returnValue) VALUES (?, ?, 0, ?, ?, ?, 0)",
-                    (
-                        row["api_start_ns"],
-                        row["api_end_ns"],
-                        thread,
-                        row["correlation_id"],
-                        text(row["api_name"]),
-                    ),
-                )
+                _insert(con, "CUPTI_ACTIVITY_KIND_RUNTIME", start=row["api_start_ns"],
+                        end=row["api_end_ns"], eventClass=0, globalTid=thread,
+                        correlationId=row["correlation_id"], nameId=text(row["api_name"]),
+                        returnValue=0)  # fmt: skip
                 _insert_work(con, row, process, text)
-        for statement in extra:
-            con.execute(statement)
     con.close()
+
+
+def _insert(con: sqlite3.Connection, table: str, **values: Any) -> None:
+    places = ", ".join("?" * len(values))
+    con.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({places})", [*values.values()])
 
 
 def _insert_work(
     con: sqlite3.Connection, row: dict[str, Any], process: int, text: Callable[[str], int]
 ) -> None:
-    times = (row["start_ns"], row["end_ns"], row["correlation_id"], process)
+    own = {
+        "start": row["start_ns"], "end": row["end_ns"], "correlationId": row["correlation_id"],
+        "globalPid": process, "deviceId": 0, "contextId": 1, "streamId": 7,
+    }  # fmt: skip
     if row["kind"] == "memcpy":
-        con.execute(
-            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY (start, end, correlationId, globalPid, deviceId, contextId, "
-            "streamId, bytes, copyKind, srcKind, dstKind, copyCount) VALUES (?, ?, ?, ?, 0, 1, 7, 8, 2, 2, 0, 1)",
-            times,
-        )
+        _insert(con, "CUPTI_ACTIVITY_KIND_MEMCPY", **own, bytes=8, copyKind=2, srcKind=2, dstKind=0,
+                copyCount=1)  # fmt: skip
     elif row["kind"] == "graph":
         graph = int(row["name"].split()[1])
-        con.execute(
-            "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start, end, correlationId, globalPid, deviceId, "
-            "contextId, streamId, graphId, graphExecId) VALUES (?, ?, ?, ?, 0, 1, 7, ?, ?)",
-            (*times, graph, graph),
-        )
+        _insert(con, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **own, graphId=graph, graphExecId=graph)
     else:
         name = text(row["name"])
-        con.execute(
-            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, correlationId, globalPid, deviceId, contextId, "
-            "streamId, demangledName, shortName, registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, "
-            "staticSharedMemory, dynamicSharedMemory, localMemoryPerThread, localMemoryTotal, gridId) "
-            "VALUES (?, ?, ?, ?, 0, 1, 7, ?, ?, 32, 64, 1, 1, 128, 1, 1, 0, 0, 0, 0, 0)",
-            (*times, name, name),
+        zero = (
+            "staticSharedMemory",
+            "dynamicSharedMemory",
+            "localMemoryPerThread",
+            "localMemoryTotal",
+            "gridId",
         )
+        _insert(con, "CUPTI_ACTIVITY_KIND_KERNEL", **own, demangledName=name, shortName=name,
+                registersPerThread=32, gridX=64, gridY=1, gridZ=1, blockX=128, blockY=1, blockZ=1,
+                **dict.fromkeys(zero, 0))  # fmt: skip

@@ -325,6 +325,17 @@ def test_a_request_whose_prefill_is_not_in_the_window_has_no_parts() -> None:
     assert low >= middle and high == engine.iterations[-1].end
 
 
+def test_tokens_after_the_window_say_nothing_of_its_iterations() -> None:
+    engine = Engine(17)
+    half = len(engine.iterations) // 2
+    end = engine.iterations[half].end
+    rows = plant(engine, None, window_end_ns=ORIGIN + end).rows(
+        "SELECT class FROM serving_iterations"
+    )
+    assert [kind for (kind,) in rows] == [own.kind for own in engine.iterations[: len(rows)]]
+    assert len(rows) in (half, half + 1)
+
+
 def test_ranges_that_launch_little_are_none_of_iterations() -> None:
     """Such as a range `decode` of a tokenizer: the work shows the iterations instead."""
     engine = Engine(19)

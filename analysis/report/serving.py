@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from perfpipe.analysis.report import ttft
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
 from perfpipe.units import counted, format_ns
 
 #: Views that are read here.
-VIEWS = ("serving_rates", "_labels")
+VIEWS = ("serving_rates", "_labels", *ttft.VIEWS)
 
 
 class Rate(NamedTuple):
@@ -80,6 +81,8 @@ def sentences(scope: Scope) -> Iterator[str]:
     if chosen.good_pct is not None:
         text += f"; {chosen.good_pct:.0f} % of the requests meet the objectives ({chosen.slo})"
     yield f"{text}."
+    if where := ttft.parts_of(scope, chosen.rate):
+        yield where
     for one in rates_of(scope):
         if one.saturated:
             why = f"latency grows by {one.growth:.2g} s per s" if one.growth else "requests pile up"

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LABEL, Col, Missing, SectionSpec, TableSpec
+from perfpipe.analysis.report.declare import (
+    LABEL,
+    Col,
+    GpuTable,
+    Missing,
+    ReportTable,
+    SectionSpec,
+    TableSpec,
+)
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.database import in_list
 
@@ -14,6 +22,9 @@ _LOAD = (
 )
 
 _BY_METRIC = "list_position(['ttft', 'tpot', 'itl', 'e2e', 'client_wait'], metric)"
+
+
+_OF_CAPTURE = (LABEL, Col("rate", "Rate", "number", "requests/s"))
 
 
 class _LoadTable(TableSpec):
@@ -65,6 +76,7 @@ RATES = _LoadTable(
         Col("ended_by", "Ended early by", detail=True),
     ),
     order="phase != 'plain', phase, rate, load_id",
+    figure="latencies",
     headline=1,
     key="TTFT p95 {ttft_p95_ms}, end to end p95 {e2e_p95_ms}",
 )
@@ -106,6 +118,74 @@ OVERHEAD = _LoadTable(
     order=f"profiler, rate, {_BY_METRIC}",
 )
 
+CLASSES = GpuTable(
+    "serving_classes",
+    "Iterations of the engine by class",
+    (
+        *_OF_CAPTURE,
+        Col("device", "GPU", "int", detail=True),
+        Col("class", "Class"),
+        Col("iterations", "Iterations", "int"),
+        Col("share_pct", "Share", "pct", "% of the window"),
+        Col("p50_ms", "p50", "number", "ms"),
+        Col("p95_ms", "p95", "number", "ms"),
+        Col("busy_pct", "GPU busy", "pct", "%"),
+        Col("kernels_pct", "Kernels", "pct", "%", detail=True),
+        Col("copies_pct", "Copies", "pct", "%", detail=True),
+        Col("gaps_pct", "Gaps", "pct", "%"),
+        Col("host_pct", "Host", "pct", "%"),
+        Col("batch_p50", "Batch p50", "number", "requests"),
+        Col("batch_max", "Batch max", "int", "requests"),
+        Col("tokens_p50", "Tokens p50", "number", "per iteration"),
+        Col("roof_pct", "Achieved", "pct", "% of the roof"),
+        Col("roof", "Roof"),
+        Col("missing", "Roof not known", detail=True),
+        Col("evidence", "Class from", detail=True),
+    ),
+    order="rate, load_id, list_position("
+    "['prefill', 'decode', 'mixed', 'unknown', 'between', 'empty'], class)",
+    figure="iterations",
+)
+
+AROUND = ReportTable(
+    "ttft_around",
+    "Where the time to first token goes",
+    (
+        *_OF_CAPTURE,
+        Col("around", "Requests around"),
+        Col("requests", "Requests", "int"),
+        Col("of", "In the window", "int"),
+        Col("ttft_ms", "TTFT", "number", "ms"),
+        Col("client_ms", "Client", "number", "ms"),
+        Col("decode_ms", "Behind decode", "number", "ms"),
+        Col("others_ms", "Behind other prefill", "number", "ms"),
+        Col("unknown_ms", "Behind other iterations", "number", "ms", detail=True),
+        Col("prefill_ms", "Own prefill", "number", "ms"),
+        Col("host_ms", "Host", "number", "ms"),
+        Col("roof_pct", "Prefill", "pct", "% of the roof"),
+        Col("roof", "Roof", detail=True),
+    ),
+    order="position NULLS LAST, label, report_id, rate, load_id, "
+    "list_position(['p50', 'p95', 'slowest'], around)",
+)
+
+SLOWEST = ReportTable(
+    "slowest_request",
+    "The slowest request until its first token",
+    (
+        *_OF_CAPTURE,
+        Col("request_id", "Request", "int"),
+        Col("lane", "Who"),
+        Col("part", "What"),
+        Col("iterations", "Iterations", "int"),
+        Col("from_ms", "From", "number", "ms"),
+        Col("time_ms", "Time", "number", "ms"),
+    ),
+    order="position NULLS LAST, label, report_id, rate, load_id, lane DESC, from_ms, part",
+    figure="slowest_request",
+    folded=True,
+)
+
 SECTION = SectionSpec(
     "serving",
     "Server under load",
@@ -113,5 +193,5 @@ SECTION = SectionSpec(
         "no load was put on a server",
         perfpipe="run it with 'perfpipe run --serve SERVER --ready URL --rate RATES'",
     ),
-    (RATES, LATENCIES, OVERHEAD),
+    (RATES, CLASSES, AROUND, SLOWEST, LATENCIES, OVERHEAD),
 )

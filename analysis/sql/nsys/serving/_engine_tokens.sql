@@ -32,6 +32,8 @@ iterations AS (
         iteration,
         gpu_end_ns,
         coalesce((lag(gpu_end_ns) OVER w + gpu_end_ns) // 2, host_start_ns) AS nearest_ns,
+        coalesce((gpu_end_ns + lead(gpu_end_ns) OVER w) // 2, 2 * gpu_end_ns - nearest_ns) AS until_ns,
+        max(gpu_end_ns) OVER (PARTITION BY report_id) AS last_ns,
         list(gpu_end_ns) OVER (w ROWS BETWEEN 7 PRECEDING AND CURRENT ROW) AS ends_ns
     FROM _engine_iterations
     WINDOW w AS (PARTITION BY report_id ORDER BY iteration)
@@ -48,6 +50,8 @@ delays AS (
             a.time_ns - i.ends_ns[len(i.ends_ns) - ended] AS delay_ns
         FROM arrived AS a
         ASOF JOIN iterations AS i ON i.report_id = a.report_id AND i.gpu_end_ns <= a.time_ns
+        -- Later tokens are from iterations after the window.
+        QUALIFY a.time_ns <= i.last_ns OR NOT bool_or(a.time_ns <= i.last_ns) OVER (PARTITION BY a.report_id)
     )
     GROUP BY report_id, ended
 ),
@@ -61,6 +65,7 @@ placed AS (
         JOIN delays AS d USING (report_id)
     ) AS a
     ASOF JOIN iterations AS i ON i.report_id = a.report_id AND i.nearest_ns <= a.computed_ns
+    WHERE a.computed_ns <= i.until_ns
 ),
 chosen AS (
     SELECT report_id, ended
