@@ -44,7 +44,8 @@ class FindingFile:
     """The block of one file; `types` are those of the columns of its view.
 
     `says` and `evidence` are Jinja templates of a row, with `share` and `words` beside its columns.
-    `part` says what shares are of, if not the analyzed window: between or capture, as in findings.
+    `part` says what shares are of, if not the analyzed window: between, capture or window, as in
+    findings.
     Rows of a GPU differ by the column `each`; the one with the most of `largest` is shown.
     `columns` maps columns of `findings` to those of the view.  `assumes` says what a bound
     (gain_pct) assumes, by the view's floor; without such a column there is one.  What does not

@@ -38,6 +38,7 @@ _NAME_MACROS = {
     "waiting": "",
     "serving": "",
     "polling": "",
+    "flushing": "",
     "starting": "",
     "input": "i",
     "reading": "",

@@ -37,10 +37,13 @@ PUBLIC = [name for name, view in views().items() if view.public]
 #: What these captures have nothing for.
 EMPTY = {
     "allocation_findings",
+    "batch_limit_findings",
     "benchmark_loops",
     "device_memory",
     "device_memory_course",
     "device_memory_peak",
+    "engine_flush_findings",
+    "engine_host_findings",
     "few_blocks_findings",
     "gpu_processes",
     "gpu_use",

@@ -43,6 +43,7 @@ _PARTS = {
     "startup": "start-up and warm-up",
     "step": "the step",
     "capture": "the capture (not of the steps)",
+    "window": "the captured window of the load",
     "between": (
         "the time from the first steady step to the last (steps lengthened by this idle time are "
         "excluded)"
@@ -58,6 +59,7 @@ _WHOLES = {
     "capture": "the capture",
     "between": "the time from the first steady step to the last",
     "profile": "profiled time",
+    "window": "the captured window of the load",
 }
 
 

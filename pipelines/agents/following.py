@@ -16,6 +16,7 @@ from perfpipe.pipelines.agents.lacking import has_stacks
 _OF_HOST = {
     **dict.fromkeys(("launch_overhead", "sync", "readback", "host", "host_loop"), "host"),
     **dict.fromkeys(("transfer", "allocation", "process_starts"), "host"),
+    **dict.fromkeys(("engine_host", "engine_flushes"), "host"),
     **dict.fromkeys(("building", "loading"), "loading"),
     "startup": "startup",
 }

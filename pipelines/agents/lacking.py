@@ -22,6 +22,7 @@ _HOST = _STACKS | {"osrt", "nvtx_ranges"}
 _MORE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("host", "launch_overhead", "readback", "host_loop", "building"), _HOST),
     **dict.fromkeys(("loading", "no_work", "waiting_for_requests"), _HOST),
+    **dict.fromkeys(("engine_host", "engine_flushes"), _HOST),
     **dict.fromkeys(("process_starts", "startup", "transfer"), _HOST),
     "sync": _HOST | {"syncs"},
     "device_wait": frozenset({"syncs", "cuda_events"}),

@@ -1,41 +1,19 @@
--- Time before each iteration of an engine since the previous one, ns: with requests in progress, from when
--- they were sent until their response ended, and without.
+-- Time before each iteration of an engine since the previous one, ns: with requests in progress, and without.
 CREATE VIEW _engine_idle AS
-WITH ordered AS (
-    SELECT report_id, sent_ns, end_ns, max(end_ns) OVER (
-        PARTITION BY report_id ORDER BY sent_ns, end_ns
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS reached_ns
-    FROM _engine_requests
-    WHERE end_ns > sent_ns
-),
-islands AS (
-    SELECT report_id, min(sent_ns) AS sent_ns, max(end_ns) AS end_ns
-    FROM (
-        SELECT *, sum((coalesce(sent_ns > reached_ns, true))::INTEGER) OVER (
-            PARTITION BY report_id ORDER BY sent_ns, end_ns ROWS UNBOUNDED PRECEDING
-        ) AS island
-        FROM ordered
-    )
-    GROUP BY report_id, island
-),
-gaps AS (
-    SELECT report_id, iteration, lag(end_ns) OVER w AS start_ns, start_ns AS end_ns
+WITH gaps AS (
+    SELECT report_id, iteration, greatest(0, start_ns - lag(end_ns) OVER w) AS time_ns
     FROM _engine_iterations
     WINDOW w AS (PARTITION BY report_id ORDER BY iteration)
 ),
 loaded AS (
-    SELECT g.report_id, g.iteration,
-        sum(overlap_ns(g.start_ns, g.end_ns, i.sent_ns, i.end_ns)) AS waiting_ns
-    FROM gaps AS g
-    JOIN islands AS i ON i.report_id = g.report_id AND i.sent_ns < g.end_ns AND i.end_ns > g.start_ns
-    WHERE g.end_ns > g.start_ns
-    GROUP BY g.report_id, g.iteration
+    SELECT report_id, iteration, sum(end_ns - start_ns) AS time_ns
+    FROM _engine_between
+    GROUP BY report_id, iteration
 )
 SELECT
     g.report_id,
     g.iteration,
-    coalesce(l.waiting_ns, 0)::BIGINT AS between_ns,
-    (greatest(0, coalesce(g.end_ns - g.start_ns, 0)) - coalesce(l.waiting_ns, 0))::BIGINT AS empty_ns
+    coalesce(l.time_ns, 0)::BIGINT AS between_ns,
+    (coalesce(g.time_ns, 0) - coalesce(l.time_ns, 0))::BIGINT AS empty_ns
 FROM gaps AS g
 LEFT JOIN loaded AS l USING (report_id, iteration);

@@ -26,17 +26,24 @@ ends AS (
     ANTI JOIN timed USING (report_id, request_id)
     WHERE last_token_ns > first_token_ns
 ),
+spaced AS (
+    SELECT report_id, iteration, host_start_ns, gpu_end_ns, gpu_end_ns - lag(gpu_end_ns) OVER w AS since_ns
+    FROM _engine_iterations
+    WINDOW w AS (PARTITION BY report_id ORDER BY iteration)
+),
 iterations AS (
     SELECT
         report_id,
         iteration,
         gpu_end_ns,
-        coalesce((lag(gpu_end_ns) OVER w + gpu_end_ns) // 2, host_start_ns) AS nearest_ns,
-        coalesce((gpu_end_ns + lead(gpu_end_ns) OVER w) // 2, 2 * gpu_end_ns - nearest_ns) AS until_ns,
-        max(gpu_end_ns) OVER (PARTITION BY report_id) AS last_ns,
-        list(gpu_end_ns) OVER (w ROWS BETWEEN 7 PRECEDING AND CURRENT ROW) AS ends_ns
-    FROM _engine_iterations
-    WINDOW w AS (PARTITION BY report_id ORDER BY iteration)
+        coalesce(gpu_end_ns - since_ns // 2, host_start_ns) AS nearest_ns,
+        max(gpu_end_ns) OVER of_report AS last_ns,
+        last_ns + coalesce(min(since_ns) OVER of_report // 2, 0) AS until_ns,
+        list(gpu_end_ns) OVER (
+            PARTITION BY report_id ORDER BY iteration ROWS BETWEEN 7 PRECEDING AND CURRENT ROW
+        ) AS ends_ns
+    FROM spaced
+    WINDOW of_report AS (PARTITION BY report_id)
 ),
 arrived AS (
     FROM timed
