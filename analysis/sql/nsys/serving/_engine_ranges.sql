@@ -15,7 +15,9 @@ named AS (
     FROM _served_captures AS c
     JOIN nsys_nvtx_ranges AS r ON r.report_id = c.report_id AND r.pid = c.pid
     JOIN names AS n ON n.name = r.name
+    -- Operators, such as those of attention, may have these words in their names.
     WHERE n.said IS NOT NULL AND r.style != 'Mark' AND NOT is_of_profiler(r.domain)
+        AND r.domain IS DISTINCT FROM 'cpu_op' AND NOT is_part(r.name)
 ),
 outermost AS (
     SELECT *
