@@ -34,12 +34,18 @@ class Request:
 
 @dataclass
 class Iteration:
-    """An iteration: its requests by number, its tokens, and when it ran."""
+    """An iteration: its requests by number, its tokens, and when it ran.
+
+    The host works on it in its range, from `host_start` to `host_end`; it begins after the end of
+    the iteration before it.
+    """
 
     prefills: list[int]
     prefill_tokens: int
     decodes: list[int]
     kv_tokens: int
+    host_start: int
+    host_end: int
     start: int
     first: int
     gpu_end: int
@@ -74,7 +80,8 @@ class Engine:
 
     With a `chunk` of tokens, an iteration also computes parts of prompts, else prompts have
     iterations of their own.  `late` is the number of iterations after which tokens are sent, `lag`
-    the time until they arrive; `think` is the time of the host between iterations.
+    the time until they arrive; `think` is the time of the host between iterations.  An engine that
+    works `ahead` launches an iteration while the GPU computes the one before it.
     """
 
     seed: int
@@ -88,6 +95,7 @@ class Engine:
     output: tuple[int, int] = (4, 40)
     prompts: tuple[int, int] = (50, 800)
     graphs: bool = False
+    ahead: bool = False
     kernels: int = 6
     served: list[Request] = field(default_factory=list)
     iterations: list[Iteration] = field(default_factory=list)
@@ -135,6 +143,9 @@ class Engine:
             self.iterations.append(own)
             running = [one for one in running if len(one.tokens) < one.output]
             now = own.end + self.think + random.randint(0, 50) * US
+            if self.ahead:
+                before = self.iterations[-2].end if len(self.iterations) > 1 else 0
+                now = max(own.host_end + 20 * US, before + self.think)
 
     def _launch(
         self, now: int, chunks: list[tuple[Request, int]], tokens: int, decodes: list[Request],
@@ -144,7 +155,8 @@ class Engine:
         kv = sum(one.prompt + len(one.tokens) for one in decodes)
         busy = 3 * MS + 10 * US * tokens + 20 * US * len(decodes) + kv * 100
         each = busy // self.kernels
-        at, clock = now + 50 * US, now + 60 * US
+        free = self.iterations[-1].end if self.iterations else 0
+        at, clock = now + 50 * US, max(now + 60 * US, free)
         rows: list[dict[str, Any]] = []
         names = [f"layer{number % 3}" for number in range(self.kernels)]
         if self.graphs and not chunks:
@@ -162,12 +174,13 @@ class Engine:
             rows.append({
                 "kind": kind, "name": name, "pid": PID, "tid": TID, "device": 0, "stream": 7,
                 "correlation_id": self._correlation, "start_ns": start, "end_ns": clock,
-                "api_name": call, "api_start_ns": at, "api_end_ns": clock if copy else at + 5 * US,
+                "api_name": call, "api_start_ns": at, "api_end_ns": clock if copy and not self.ahead else at + 5 * US,
             })  # fmt: skip
             at += 6 * US
+        host_end = (at if self.ahead else clock) + 20 * US
         return Iteration(
             [one.number for one, _ in chunks], tokens, [one.number for one in decodes], kv, now,
-            rows[0]["start_ns"], clock, clock + 20 * US, rows,
+            host_end, max(now, free), rows[0]["start_ns"], clock, max(host_end, clock), rows,
         )  # fmt: skip
 
     def arrivals(self) -> Iterator[tuple[Request, list[int]]]:
@@ -208,7 +221,7 @@ def plant(
         if name is not None:
             db.add("nsys_nvtx_ranges", {
                 "report_id": "t", "pid": PID, "tid": TID, "name": name(own, number), "style": "PushPop",
-                "start_ns": own.start, "end_ns": own.end, "range_id": number,
+                "start_ns": own.host_start, "end_ns": own.host_end, "range_id": number,
                 "first_call": call, "calls": len(own.launches),
             })  # fmt: skip
         for row in own.launches:
@@ -274,7 +287,7 @@ def plant_in_export(
         thread = process | TID
         for number, own in enumerate(engine.iterations):
             if name is not None:
-                _insert(con, "NVTX_EVENTS", start=own.start, end=own.end, eventType=59,
+                _insert(con, "NVTX_EVENTS", start=own.host_start, end=own.host_end, eventType=59,
                         text=name(own, number), globalTid=thread, domainId=0)  # fmt: skip
             for row in own.launches:
                 _insert(con, "CUPTI_ACTIVITY_KIND_RUNTIME", start=row["api_start_ns"],

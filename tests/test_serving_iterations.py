@@ -34,7 +34,7 @@ from perfpipe.ingest.serving.own import write_loads
 from perfpipe.store import Store
 
 CLASSES = "SELECT class, evidence FROM serving_iterations"
-few = settings(max_examples=6)
+few = settings(max_examples=4)
 
 separate = st.builds(
     Engine,
@@ -46,6 +46,7 @@ separate = st.builds(
     lag=st.integers(20, 6000).map(lambda us: us * US),
     think=st.integers(0, 3000).map(lambda us: us * US),
     graphs=st.booleans(),
+    ahead=st.booleans(),
 )
 chunked = st.builds(
     Engine,
@@ -55,6 +56,7 @@ chunked = st.builds(
     rate=st.sampled_from([5.0, 20.0, 80.0]),
     batch=st.integers(1, 12),
     chunk=st.integers(64, 1024),
+    ahead=st.booleans(),
     lag=st.integers(20, 6000).map(lambda us: us * US),
 )
 
