@@ -8,7 +8,13 @@ from perfpipe.runrecord import RunRecord
 from perfpipe.store import Store
 
 #: Views whose rows are returned.
-_VIEWS = ("serving_rates", "serving_latencies", "serving_overhead")
+_VIEWS = (
+    "serving_rates",
+    "serving_latencies",
+    "serving_overhead",
+    "serving_classes",
+    "ttft_around",
+)
 
 
 def figures_of(store: Store, record: RunRecord) -> dict[str, list[dict[str, Any]]]:

@@ -90,5 +90,5 @@ SELECT
     CASE WHEN roof_pct IS NULL AND class NOT IN ('between', 'empty') THEN roof_missing END AS missing,
     evidence
 FROM sums
-ORDER BY report_id,
+ORDER BY rate, report_id,
     list_position(['prefill', 'decode', 'mixed', 'unknown', 'between', 'empty'], class);

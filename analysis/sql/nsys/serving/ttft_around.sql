@@ -5,8 +5,8 @@
 -- report_id VARCHAR: report of the timeline
 -- load_id BIGINT: load
 -- rate DOUBLE: arrival rate of the load, requests/s
--- around VARCHAR: p50 or p95 (up to 5 requests around it: threshold serving.around on each side; NULL-free
---   only from as many requests on as in serving_latencies), or slowest
+-- around VARCHAR: p50, p95 (with up to 2 requests on each side: threshold serving.around; only if there are as
+--   many requests as serving_latencies needs for it), or slowest
 -- of BIGINT: number of requests with known parts
 -- requests BIGINT: number of requests around the percentile
 -- ttft_ms DOUBLE: their mean time to first token, ms; the sum of the parts
@@ -63,4 +63,4 @@ SELECT
     CASE WHEN count(*) = 1 THEN any_value(request_id) END AS request_id
 FROM chosen
 GROUP BY report_id, load_id, rate, around
-ORDER BY report_id, around;
+ORDER BY rate, report_id, list_position(['p50', 'p95', 'slowest'], around);
