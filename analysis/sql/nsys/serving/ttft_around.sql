@@ -5,8 +5,8 @@
 -- report_id VARCHAR: report of the timeline
 -- load_id BIGINT: load
 -- rate DOUBLE: arrival rate of the load, requests/s
--- around VARCHAR: p50, p95 (with up to 2 requests on each side: threshold serving.around; only if there are as
---   many requests as serving_latencies needs for it), or slowest
+-- around VARCHAR: p50, p95 (with up to 2 requests on each side: threshold serving.around; only if there are
+--   as many requests as serving_latencies needs for it), or slowest
 -- of BIGINT: number of requests with known parts
 -- requests BIGINT: number of requests around the percentile
 -- ttft_ms DOUBLE: their mean time to first token, ms; the sum of the parts
