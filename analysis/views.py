@@ -31,10 +31,10 @@ from perfpipe.analysis.finding_files import FindingFile, advice_sql, claims_sql,
 from perfpipe.analysis.metrics import metrics, metrics_view_sql
 
 #: Folders of analysis/sql, lower ones first; `names` reads reports of both profilers.
-LAYERS = ("ncu", "serving", "names", "nsys", "joined")
+LAYERS = ("ncu", "serving", "snapshot", "names", "nsys", "joined")
 
-#: Those that have no rows without a report of a profiler, or of a load generator.
-PROFILERS = ("ncu", "nsys", "serving")
+#: Those that have no rows without a report of a profiler, of a load generator, or of an allocator.
+PROFILERS = ("ncu", "nsys", "serving", "snapshot")
 
 #: Tables of loads on a server.
 _OF_LOADS = ("request_loads", "requests", "request_tokens")
@@ -101,6 +101,8 @@ def layer_of(table: str) -> str:
     """Return the layer of a table of the data model: the profiler that it comes from."""
     if table in _OF_LOADS:
         return "serving"
+    if table.startswith("snapshot_"):
+        return "snapshot"
     return "ncu" if table.startswith("ncu_") else "nsys"
 
 

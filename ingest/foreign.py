@@ -23,7 +23,7 @@ _BINARY = (
     (rb"PK\x03\x04|.{257}ustar", "an archive; unpack it and give its files"),
     (
         rb"\x80[\x02-\x05].",
-        f"a Python pickle, such as a memory snapshot of PyTorch; give the {TORCH}",
+        f"a Python pickle, but not a memory snapshot of PyTorch; give the {TORCH}",
     ),
 )
 

@@ -19,6 +19,9 @@ _TEXT_SEARCH = 4 << 20
 #: How much of a JSON file is searched for the start of a trace.
 _JSON_SEARCH = 1 << 16
 
+#: How much of a file is searched for the start of a memory snapshot.
+_SNAPSHOT_SEARCH = 2048
+
 #: Application id (PRAGMA application_id) of exports that only place kernels in modules: the launch
 #: has so many ranges that its times mean little.
 MODULES_ID = 0x70706D6F
@@ -57,6 +60,13 @@ class Content:
     def begins(self, pattern: str) -> bool:
         """Return whether the text starts with this."""
         return bool(re.match(pattern.encode(), self.text[:_JSON_SEARCH], re.DOTALL))
+
+    def is_snapshot(self) -> bool:
+        """Return whether this is a pickle or JSON that begins like a snapshot of memory."""
+        start = self.head[:_SNAPSHOT_SEARCH]
+        if start.startswith(b"\x80"):
+            return any(name in start for name in (b"segments", b"device_traces", b"segment_type"))
+        return bool(re.match(rb'\s*\{\s*"(?:segments|device_traces)"\s*:\s*\[', start))
 
     def lists(self, *names: str) -> bool:
         """Return whether this is a directory with one of these files."""
@@ -224,6 +234,16 @@ FORMATS = {
             ),
             reader=_SERVING,
             endings=(".json",),
+            ambiguous=True,
+        ),
+        Format(
+            "memory-snapshot",
+            "memory",
+            "memory snapshots of PyTorch (pickle or JSON)",
+            lambda content: content.is_snapshot(),
+            reader="perfpipe.ingest.allocator.reader:read_snapshot",
+            scrubber="perfpipe.ingest.allocator.scrub_snapshot:scrub_snapshot",
+            endings=(".pickle", ".pkl", ".json"),
             ambiguous=True,
         ),
         Format(

@@ -27,6 +27,7 @@ from perfpipe.templates.serving_figures import (
     latencies_figure,
     slowest_figure,
 )
+from perfpipe.templates.snapshot_figure import snapshot_figure
 from perfpipe.templates.speedup_figure import speedup_figure
 from perfpipe.templates.step_figure import LONG, steps_figure
 from perfpipe.viewmodel import Table
@@ -61,6 +62,11 @@ FIGURES = {
     "device_memory": Figure(
         memory_figure,
         "Memory in use on each GPU; the dot marks the peak, the dashed line shows held memory",
+    ),
+    "snapshot": Figure(
+        snapshot_figure,
+        "What PyTorch's memory is for, over the events of its allocator; the dashed line shows "
+        "reserved memory",
     ),
     "icicle": Figure(
         icicle,

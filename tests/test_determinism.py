@@ -20,7 +20,7 @@ from perfpipe.model import tables
 from perfpipe.store import Store
 
 #: Steps and sampled metrics; unified memory; two ranks; profiled launches of the first one's kernels;
-#: stacks; requests to a server, which lie on the first timeline.
+#: stacks; requests to a server, which lie on the first timeline; memory of PyTorch.
 INPUTS = (
     "nsys/gpumetrics.sqlite",
     "unified/prefetch.sqlite",
@@ -31,6 +31,7 @@ INPUTS = (
     "ncu/visible.ncu-rep",
     "stacks/tensor_loop.sqlite",
     "serving/loads.jsonl",
+    "snapshot/training.pickle",
 )
 PUBLIC = [name for name, view in views().items() if view.public]
 

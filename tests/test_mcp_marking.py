@@ -46,6 +46,7 @@ OWN = {
     "host_frames": {"kind"},
     "host_samples": {"source"},
     "launch_modules": {"phase", "how"},
+    "snapshot_stacks": {"phase"},
     "request_loads": {"phase", "arrivals", "generator", "clock"},
     "requests": {"phase", "tokens_from"},
 }

@@ -42,6 +42,7 @@ def test_every_declared_table_is_shown(
         "stacks/modules.sqlite",
         "stacks/json_step.sqlite",
         "serving/loads.jsonl",
+        "snapshot/training.pickle",
     )
     ids = stored(*captures, *jobs, *more)
     trace = DATA / "torch" / "train_step.kineto.json.gz"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.analysis import runs
-from perfpipe.analysis.report import facts, running, serving
+from perfpipe.analysis.report import allocator, facts, running, serving
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.search_story import story
@@ -102,6 +102,8 @@ def statements_of(scope: Scope) -> Iterator[Fact]:
         yield from scope.compared.statements
     for text in serving.sentences(scope):
         yield Fact("", text, Source("serving_rates", scope.reports))
+    for text in allocator.sentences(scope):
+        yield Fact("", text, Source("snapshot_peak", scope.reports))
     of_step = of_steps(scope)
     for text, view in (
         (_timelines(scope), "timeline_bottleneck"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfpipe.analysis.report import facts, tried
 from perfpipe.analysis.report.opening import (
+    allocator,
     comparisons,
     kernels,
     running,
@@ -27,6 +28,7 @@ from perfpipe.viewmodel import Fact, Finding, Opening, Source
 #: Views that are read here.
 VIEWS = (
     *servers.VIEWS,
+    *allocator.VIEWS,
     *sweeps.VIEWS,
     *steps.VIEWS,
     *kernels.VIEWS,
@@ -48,8 +50,8 @@ def opening_of(
     `otherwise` is the verdict where there is nothing else to say.
 
     A search begins with its winner, a server with its latencies, a sweep with how its
-    configurations compare, other reports with a step, else with the kernels.  A screen about a step
-    is about one configuration, or job: the slowest.
+    configurations compare, other reports with a step, else with the kernels, else with memory.  A
+    screen about a step is about one configuration, or job: the slowest.
     """
     part = running.with_running(scope, _part(scope)) or Part(otherwise)
     actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
@@ -87,7 +89,8 @@ def _part(scope: Scope) -> Part | None:
         return searches.search_of(scope)
     if (server := servers.server_of(scope)) is not None:
         return server
-    return sweeps.sweep_of(scope) or steps.steps_of(scope) or kernels.kernels_of(scope)
+    other = sweeps.sweep_of(scope) or steps.steps_of(scope) or kernels.kernels_of(scope)
+    return other or allocator.memory_of(scope)
 
 
 def _subject(scope: Scope, about: str) -> Fact:

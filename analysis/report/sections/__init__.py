@@ -25,6 +25,7 @@ ORDER = (
     "launches",
     "host",
     "device_memory",
+    "snapshot",
     "communication",
     "modules",
     "nvtx",

@@ -1,0 +1,1 @@
+"""Readers of the snapshots of PyTorch's CUDA caching allocator."""
