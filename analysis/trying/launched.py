@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,15 @@ class Results:
     printed: Printed = field(default_factory=Printed)
     files: Mapping[str, str] | None = None
     exit_code: int | None = None
+
+    def of_steps(self) -> Results:
+        """Return what optimizer steps add up to, without the calls that a step consists of."""
+        counts = {
+            process: {name: own[name] if name == "steps" else 0 for name in own}
+            for process, own in self.counts.items()
+        }
+        series = {key: values for key, values in self.series.items() if key[0] != OUTPUT}
+        return replace(self, series=series, counts=counts)
 
 
 def read(

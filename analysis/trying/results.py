@@ -72,14 +72,18 @@ def compare(
     tolerance: float | None = None,
     *,
     exact: bool = False,
+    of_steps: bool = False,
 ) -> Compared:
     """Compare the results of other launches with those of plain launches.
 
     `tolerance` is the relative error of the first results that a lever may cause; rounding of the
-    type of the results is always allowed, except with `exact`, which allows only scatter.
+    type of the results is always allowed, except with `exact`, which allows only scatter.  With
+    `of_steps`, calls within a step may differ: only what steps add up to is compared.
     """
     if not plain or not other:
         return Compared(Kind.UNKNOWN, "there are no launches to compare")
+    if of_steps:
+        plain, other = [own.of_steps() for own in plain], [own.of_steps() for own in other]
     comparison = _Comparison(plain, other, tolerance)
     found = [*comparison.ended(), *comparison.work()]
     if any(one.kind == Kind.DIFFER for one in found):

@@ -84,6 +84,11 @@ class Arm:
         return max(allowed, default=None)
 
     @property
+    def regroups(self) -> bool:
+        """Whether a lever divides the work of a step into other calls."""
+        return any(lever.regroups for lever in self.levers)
+
+    @property
     def exact(self) -> bool:
         """Whether its levers promise identical results."""
         return bool(self.levers) and all(lever.expect == "identical" for lever in self.levers)

@@ -41,10 +41,11 @@ class Lever:
     `usual_pct` is what a lever is expected to gain without a bound, 0 if little.  `needs` is torch,
     transformers, jax, checkpointing (of activations) or any.  `expect` is what the results should
     be: identical, scatter or tolerance, the latter with a relative error `tolerance` at the first
-    step.  `verify` are options for one more launch, which is not timed and shows whether results
-    are right.  `env` are variables for the launch; `arguments`, `patch` and `build` are those of a
-    workload's own lever.  `by_hand` returns the change to make by hand; without it, the change is
-    to export the variables.
+    step. A lever that `regroups` divides the work of a step into other calls, so that steps are
+    compared, not calls. `verify` are options for one more launch, which is not timed and shows
+    whether results are right. `env` are variables for the launch; `arguments`, `patch` and
+    `build` are those of a workload's own lever. `by_hand` returns the change to make by hand;
+    without it, the change is to export the variables.
     """
 
     base: str
@@ -58,6 +59,7 @@ class Lever:
     needs: str = "any"
     expect: str = "identical"
     tolerance: float | None = None
+    regroups: bool = False
     difficulty: str = "low"
     risks: str = ""
     order: int = _FIRST
@@ -165,6 +167,7 @@ def _of_file(path: Path) -> list[Lever]:
                 needs=names["NEEDS"],
                 expect=names["EXPECT"],
                 tolerance=names.get("TOLERANCE"),
+                regroups=names.get("REGROUPS", False),
                 difficulty=names["DIFFICULTY"],
                 risks=names["RISKS"],
                 order=names.get("ORDER", _FIRST),

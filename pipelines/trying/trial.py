@@ -308,7 +308,7 @@ class Trying:
         """
         plain = [launched.results for launched in self.plain_results]
         own = [launched.results for launched in self.bench.done[arm.name]]
-        found = compare(plain, own, arm.tolerance, exact=arm.exact)
+        found = compare(plain, own, arm.tolerance, exact=arm.exact, of_steps=arm.regroups)
         verify &= any(lever.verify for lever in arm.levers)
         if found.kind in EQUAL_RESULTS or not verify or not self.bench.fits([PLAIN, arm]):
             return found
@@ -318,7 +318,7 @@ class Trying:
         if again.failure is not None:
             return found
         pair = [self._verified.results], [again.results]
-        alike = compare(*pair, arm.tolerance, exact=arm.exact)
+        alike = compare(*pair, arm.tolerance, exact=arm.exact, of_steps=arm.regroups)
         return alike if alike.kind in EQUAL_RESULTS else found
 
     def helpful(self, chosen: Sequence[Candidate]) -> list[Candidate]:
