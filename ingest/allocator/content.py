@@ -12,8 +12,8 @@ memory_snapshot.cpp in PyTorch's sources make it:
      "external_annotations": [{"name", "stage": "START" or "END", "device", "time_us"}, ...]}
 
 Versions before 2.1 have no settings, no annotations, and no times; before 2.0 a block has its
-frames in `history`.  A snapshot may be JSON of the same form.  `perfpipe run --memory-history` adds
-`"perfpipe": {"devices": [{"name", "memory_bytes"}, ...]}`.
+frames in `history`.  A snapshot may be JSON of the same form.  A program may add the
+memory of its GPUs: `"perfpipe": {"devices": [{"name", "memory_bytes"}, ...]}`.
 """
 
 from __future__ import annotations

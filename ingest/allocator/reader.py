@@ -205,10 +205,7 @@ def _write_rest(builder: ReportBuilder, content: Content, first: int | None) -> 
         len(devices),
     )
     if not devices:
-        reason = (
-            "a snapshot does not say how much memory the GPU has; 'perfpipe run --memory-history' "
-            "adds it"
-        )
+        reason = "PyTorch does not store the memory of the GPU in snapshots; the program can add it"
         builder.lacks("snapshot_devices", reason)
 
 

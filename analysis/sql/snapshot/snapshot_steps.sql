@@ -24,16 +24,27 @@ annotated AS (
         AND (m.name = f.name OR (m.name LIKE 'ProfilerStep#%' AND f.name LIKE 'ProfilerStep#%'))
     WHERE m.stage = 'END'
 ),
-timed AS (
-    SELECT report_id, device, event, time_ns
+-- The last event before each annotation.
+merged AS (
+    SELECT report_id, device, time_ns, event, false AS ends
     FROM snapshot_events
     WHERE time_ns IS NOT NULL
+    UNION ALL
+    SELECT report_id, device, time_ns, NULL, true
+    FROM annotated
+),
+preceded AS (
+    SELECT
+        report_id, device, ends,
+        last_value(event IGNORE NULLS) OVER (
+            PARTITION BY report_id, device ORDER BY time_ns, ends, event ROWS UNBOUNDED PRECEDING
+        ) AS event
+    FROM merged
 ),
 by_annotation AS (
-    SELECT a.report_id, a.device, 'annotation' AS source, max(t.event) AS event
-    FROM annotated AS a
-    ASOF JOIN timed AS t ON t.report_id = a.report_id AND t.device = a.device AND t.time_ns <= a.time_ns
-    GROUP BY a.report_id, a.device, a.time_ns
+    SELECT DISTINCT report_id, device, 'annotation' AS source, event
+    FROM preceded
+    WHERE ends AND event IS NOT NULL
 ),
 by_pass AS (
     SELECT report_id, device, current AS source, max(event) AS event
@@ -55,19 +66,30 @@ chosen AS (
     ) = 1
 ),
 numbered AS (
+    SELECT *, row_number() OVER (PARTITION BY report_id, device ORDER BY event) - 1 AS step
+    FROM chosen
+),
+moments AS (
+    SELECT report_id, device, event, bytes, false AS ends
+    FROM _snapshot_moments
+    UNION ALL
+    SELECT report_id, device, event, NULL, true
+    FROM numbered
+),
+-- A moment belongs to the next step that ends.
+placed AS (
     SELECT
         *,
-        row_number() OVER steps - 1 AS step,
-        lag(event, 1, -1) OVER steps AS former
-    FROM chosen
-    WINDOW steps AS (PARTITION BY report_id, device ORDER BY event)
+        (sum(ends::INTEGER) OVER (
+            PARTITION BY report_id, device ORDER BY event, ends ROWS UNBOUNDED PRECEDING
+        ))::BIGINT - ends::INTEGER AS step
+    FROM moments
 ),
--- The step of each moment is the next one that ends.
 inside AS (
-    SELECT n.report_id, n.device, n.step, max(m.bytes) AS peak_bytes, arg_max(m.bytes, m.event) AS bytes
-    FROM _snapshot_moments AS m
-    ASOF JOIN numbered AS n ON n.report_id = m.report_id AND n.device = m.device AND n.event >= m.event
-    GROUP BY n.report_id, n.device, n.step
+    SELECT report_id, device, step, max(bytes) AS peak_bytes, arg_max(bytes, event) AS bytes
+    FROM placed
+    WHERE NOT ends
+    GROUP BY report_id, device, step
 )
 SELECT n.report_id, n.device, n.step, n.event, n.source, i.bytes, i.peak_bytes
 FROM numbered AS n
