@@ -2,92 +2,11 @@
 -- counts with all its bytes. `analysed` marks kernels that begin in the analyzed window.
 -- @materialize
 CREATE VIEW _collectives AS
-WITH payloads AS (
-    SELECT
-        report_id,
-        range_id,
-        max(text) FILTER (field IN ('NCCL communicator ID', 'Process Group Name')) AS communicator,
-        max(value) FILTER (field IN ('No. of ranks', 'Group size')) AS ranks,
-        max(value) FILTER (field = 'Message size [bytes]') AS bytes,
-        max(text) FILTER (field = 'Collective name') AS torch_call,
-        torch_element_bytes(max(text) FILTER (field = 'dtype')) AS element_bytes,
-        max(value) FILTER (field = 'In msg nelems') AS elements_in,
-        max(value) FILTER (field = 'Out msg nelems') AS elements_out
-    FROM nsys_nvtx_payloads
-    GROUP BY report_id, range_id
-),
-sizes AS (
+WITH sizes AS (
     -- Recorded when a communicator is created, or at each call.
     SELECT report_id, communicator, max(ranks) AS ranks
-    FROM payloads
+    FROM _distributed_calls
     GROUP BY report_id, communicator
-),
-calls AS (
-    SELECT
-        r.report_id,
-        r.range_id,
-        r.pid,
-        r.tid,
-        r.start_ns,
-        r.name AS call,
-        p.communicator,
-        p.bytes,
-        NULL AS launched
-    FROM nsys_nvtx_ranges AS r
-    LEFT JOIN payloads AS p USING (report_id, range_id)
-    WHERE r.domain = 'NCCL'
-    UNION ALL
-    -- As NCCL counts: the bytes that one rank contributes or receives; to one peer if each rank sends to all.
-    SELECT
-        r.report_id, r.range_id, r.pid, r.tid, r.start_ns, p.torch_call, p.communicator,
-        p.element_bytes * CASE
-            WHEN p.torch_call LIKE 'all_to_all%' THEN p.elements_in / p.ranks
-            ELSE least(p.elements_in, p.elements_out)
-        END,
-        r.gpu_calls
-    FROM payloads AS p
-    JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
-    WHERE p.torch_call IS NOT NULL
-    UNION ALL
-    SELECT report_id, range_id, pid, tid, start_ns, name, NULL, NULL, NULL
-    FROM nsys_nvtx_ranges
-    WHERE name = 'nccl:coalesced'
-),
-grouped AS (
-    -- A group consists of all calls since it was opened; in torch, of all calls since the last call that
-    -- launched its own kernel.
-    SELECT
-        report_id, pid, tid, range_id, start_ns,
-        coalesce(
-            max(
-                CASE
-                    WHEN call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0 THEN start_ns
-                END
-            ) OVER earlier,
-            CASE WHEN call = 'nccl:coalesced' THEN -9223372036854775808 END
-        ) AS opened_ns
-    FROM calls
-    WINDOW earlier AS (
-        PARTITION BY report_id, pid, tid
-        ORDER BY start_ns, range_id
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
-    QUALIFY call IN ('ncclGroupEnd', 'nccl:coalesced')
-),
-members AS (
-    SELECT
-        g.report_id,
-        g.range_id,
-        c.communicator,
-        c.bytes,
-        CASE
-            WHEN c.call IN ('ncclSend', 'send') THEN 'send'
-            WHEN c.call IN ('ncclRecv', 'recv') THEN 'receive'
-            ELSE 'all'
-        END AS way
-    FROM grouped AS g
-    JOIN calls AS c ON c.report_id = g.report_id AND c.pid = g.pid AND c.tid = g.tid
-        AND c.start_ns > g.opened_ns AND c.start_ns < g.start_ns
 ),
 ways AS (
     SELECT
@@ -96,37 +15,60 @@ ways AS (
         way,
         min(communicator) AS communicator,
         max(communicator) AS other,
+        count(DISTINCT peer) AS peers,
         ordered_sum(bytes) AS bytes
-    FROM members
+    FROM _call_groups
     WHERE communicator IS NOT NULL
     GROUP BY report_id, range_id, way
 ),
+-- Send and receive use both directions at the same time. A group that sends to all ranks, or to more than
+-- the two neighbors of a rank, and receives from as many is an all-to-all.
+summed AS (
+    SELECT
+        w.report_id,
+        w.range_id,
+        min(w.communicator) AS communicator,
+        coalesce(sum(bytes ORDER BY bytes) FILTER (way = 'all'), 0)
+            + coalesce(max(bytes) FILTER (way != 'all'), 0) AS bytes,
+        (max(bytes) FILTER (way = 'send'))::BIGINT AS sent_bytes,
+        (max(bytes) FILTER (way = 'receive'))::BIGINT AS received_bytes,
+        count(*) = 2
+            AND count(*) FILTER (way != 'all' AND (peers >= 3 OR coalesce(peers = s.ranks, false))) = 2
+            AS all_to_all
+    FROM ways AS w
+    LEFT JOIN sizes AS s USING (report_id, communicator)
+    GROUP BY w.report_id, w.range_id
+    HAVING min(w.communicator) = max(w.other)
+),
 named AS (
-    SELECT report_id, range_id, call, communicator, bytes, false AS grouped
-    FROM calls
+    SELECT
+        report_id, range_id, call, communicator, bytes, sent_bytes, received_bytes, rows_in, rows_out,
+        false AS grouped
+    FROM _distributed_calls
     WHERE communicator IS NOT NULL
     UNION ALL
     -- torch launches from an annotation within the call.
-    SELECT c.report_id, r.range_id, c.call, c.communicator, c.bytes, true
-    FROM calls AS c
+    SELECT
+        c.report_id, r.range_id, c.call, c.communicator, c.bytes, c.sent_bytes, c.received_bytes, c.rows_in,
+        c.rows_out, true
+    FROM _distributed_calls AS c
     JOIN nsys_nvtx_ranges AS r ON r.report_id = c.report_id AND r.enclosing = c.range_id
     WHERE c.launched > 0 AND r.name LIKE 'nccl:%'
     UNION ALL
-    -- Send and receive use both directions at the same time.
     SELECT
         report_id,
         range_id,
+        if(all_to_all, 'all_to_all', NULL),
+        communicator,
+        if(all_to_all, bytes / s.ranks, bytes),
+        if(all_to_all, sent_bytes, NULL),
+        if(all_to_all, received_bytes, NULL),
         NULL,
-        min(communicator),
-        coalesce(sum(bytes ORDER BY bytes) FILTER (way = 'all'), 0)
-            + coalesce(max(bytes) FILTER (way != 'all'), 0),
+        NULL,
         true
-    FROM ways
-    GROUP BY report_id, range_id
-    HAVING min(communicator) = max(other)
+    FROM summed
+    LEFT JOIN sizes AS s USING (report_id, communicator)
 ),
--- Known properties of communication calls: from NCCL's NVTX ranges if the export has their payloads, or from
--- torch.distributed in a torch.profiler trace.
 collective_calls AS (
     SELECT t.*, s.ranks
     FROM named AS t
@@ -169,6 +111,14 @@ SELECT
         WHEN NOT p.grouped OR count(*) OVER (PARTITION BY l.report_id, l.range_id) = 1 THEN nullif(p.bytes, 0)
     END::BIGINT AS bytes,
     p.ranks::BIGINT AS ranks,
+    p.sent_bytes,
+    p.received_bytes,
+    p.rows_in,
+    p.rows_out,
+    l.range_id,
+    l.tid,
+    l.api_start_ns,
+    o.window_id,
     a.window_id IS NOT NULL AS analysed
 FROM _ops AS o
 JOIN _gpus AS t USING (track)
