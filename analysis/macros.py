@@ -87,6 +87,7 @@ def macros(
         setup_macro(),
         source_macro(),
         engine_macro(),
+        group_macro(),
         *operator_macros(),
     )
     of_files = {
@@ -204,6 +205,17 @@ def source_macro() -> Macro:
     )
     base = f"regexp_replace({path}, '^(?:[A-Za-z]:|[.]*)/.*/|^(?:[A-Za-z]:)?/', '')"
     return Macro("short_source", "file", f"CASE {cases} ELSE {base} END")
+
+
+def group_macro() -> Macro:
+    """Return the macro of the kind of a group of ranks by its name; NULL if the name says none."""
+    rules = tomllib.loads(packaged("perfpipe.analysis", "groups.toml"))
+    cases = " ".join(
+        f"WHEN regexp_matches(description, {quote(pattern)}, 'i') "
+        f"THEN {'NULL' if kind == 'none' else quote(kind)}"
+        for kind, pattern in rules.items()
+    )
+    return Macro("group_kind", "description", f"CASE {cases} END")
 
 
 def library_macro() -> Macro:

@@ -116,7 +116,8 @@ def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
     assert [section["id"] for section in found] == [
         "budget", "critical", "tried", "serving", "running", "categories", "bounds", "kernels", "details",
         "roofline", "stalls", "occupancy", "memory", "source", "launches", "host", "device_memory",
-        "snapshot", "communication", "modules", "nvtx", "operators", "sizes", "tuning", "regression",
+        "snapshot", "communication", "groups", "modules", "nvtx", "operators", "sizes", "tuning",
+        "regression",
     ]  # fmt: skip
     for section in found:
         assert bool(section["tables"] or section["cards"]) != bool(section["missing"]), section[

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from conftest import DATA, ROOT, Cli
+from rank_traces import write_traces
+from simulated_ranks import Training, simulate
 
 from perfpipe.analysis.report.declare import Col, GpuTable, Missing, TableSpec
 from perfpipe.analysis.report.sections import ORDER, SECTIONS
@@ -54,6 +56,12 @@ def test_every_declared_table_is_shown(
     (tmp_path / "attached.json").write_text(json.dumps(content))
     assert cli("ingest", tmp_path / "attached.json") == 0
     ids.append(cli.out.split()[0])
+    # A pipeline with experts, whose tokens change.
+    training = Training(
+        data=2, pipeline=2, expert=2, tokens=lambda source, target, step: 9 + source * step
+    )
+    assert cli("ingest", *write_traces(simulate(training.programs()), tmp_path)) == 0
+    ids += [line.split()[0] for line in cli.out.splitlines()]
     file = tmp_path / "report.json"
     assert cli("report", *ids, "--window", "whole", "--json", file) == 0
     titles |= _titles(file.read_text())

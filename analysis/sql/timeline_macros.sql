@@ -257,3 +257,20 @@ CREATE MACRO is_backward(file, function) AS coalesce(
     ),
     false
 );
+
+-- Ranks of a group in ascending order as text: 0-7, or 0, 8, ..., 56 for more than four.
+CREATE MACRO ranks_text(ranks) AS CASE
+    WHEN len(ranks) > 2 AND ranks = range(ranks[1], ranks[1] + len(ranks))
+        THEN concat(ranks[1], '-', ranks[-1])
+    WHEN len(ranks) > 4 AND ranks = range(ranks[1], ranks[-1] + 1, ranks[2] - ranks[1])
+        THEN concat(ranks[1], ', ', ranks[2], ', ..., ', ranks[-1])
+    ELSE array_to_string(ranks, ', ')
+END;
+
+-- Bytes as text, such as 4.2 kB.
+CREATE MACRO bytes_text(bytes) AS CASE
+    WHEN bytes < 1e3 THEN printf('%.0f B', bytes::DOUBLE)
+    WHEN bytes < 1e6 THEN printf('%.3g kB', bytes / 1e3)
+    WHEN bytes < 1e9 THEN printf('%.3g MB', bytes / 1e6)
+    ELSE printf('%.3g GB', bytes / 1e9)
+END;

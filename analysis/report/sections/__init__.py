@@ -27,6 +27,7 @@ ORDER = (
     "device_memory",
     "snapshot",
     "communication",
+    "groups",
     "modules",
     "nvtx",
     "operators",

@@ -56,6 +56,17 @@ own AS (
             library IN ('torch_native', 'triton', 'vllm', 'tensorrt_llm') OR is_generated(library)
         )
 ),
+-- Waiting for other stages in messages is no transfer either.
+bubbles AS (
+    SELECT
+        report_id,
+        device,
+        sum((receive_ns - coalesce(transfer_ns, 0)) / bubble_ns * step_pct ORDER BY group_id, stage)
+            AS bubble_pct
+    FROM pipeline_stages
+    WHERE bubble_ns > 0
+    GROUP BY report_id, device
+),
 -- Whether most of the time in which the host launches nothing is spent on input data or on starting
 -- processes.
 host_input AS (
@@ -150,8 +161,9 @@ SELECT
             WHEN mostly_waits(k.waiting_pct, k.start_ns, k.waiting_ns)
                 AND o.communication_pct * (1 - k.waiting_pct / 100) < threshold('timeline.contributor_pct')
                 THEN NULL
-            WHEN k.window_pct IS NULL
-                OR o.communication_pct - k.window_pct >= threshold('timeline.contributor_pct')
+            WHEN (k.window_pct IS NULL AND l.bubble_pct IS NULL)
+                OR o.communication_pct - coalesce(k.window_pct, 0) - coalesce(l.bubble_pct, 0)
+                    >= threshold('timeline.contributor_pct')
                 THEN 'transfers'
         END
     ], lambda feature: feature IS NOT NULL) AS features,
@@ -167,6 +179,7 @@ LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN own AS n USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)
+LEFT JOIN bubbles AS l USING (report_id, device)
 LEFT JOIN _rank_causes AS c ON c.job = k.job AND c.rank = k.rank
 LEFT JOIN shares AS o USING (report_id, device)
 LEFT JOIN _host_loops AS h USING (report_id, device);

@@ -1,0 +1,35 @@
+-- Messages of which both sides were captured and are in the analyzed window, on the clock of the job. The
+-- transfer begins when both sides have arrived; it lasts as long as the shorter kernel. The step is the
+-- receiver's.
+-- @materialize
+CREATE VIEW _message_pairs AS
+WITH aligned AS (
+    SELECT m.*, m.start_ns + c.offset_ns AS at_ns
+    FROM _messages AS m
+    JOIN _clocks AS c USING (job, report_id)
+)
+SELECT
+    s.job,
+    s.communicator,
+    s.source,
+    s.target,
+    s.nth,
+    coalesce(s.bytes, r.bytes) AS bytes,
+    s.report_id AS source_report,
+    s.op_id AS source_op,
+    r.report_id AS target_report,
+    r.op_id AS target_op,
+    w.step,
+    least(s.end_ns - s.start_ns, r.end_ns - r.start_ns) AS transfer_ns,
+    -- Time that the receiver waits for the sender, and the sender for the receiver.
+    greatest(0, s.at_ns - r.at_ns) AS receiver_ns,
+    greatest(0, r.at_ns - s.at_ns) AS sender_ns
+FROM aligned AS s
+JOIN aligned AS r
+    ON r.job = s.job
+        AND r.communicator IS NOT DISTINCT FROM s.communicator
+        AND r.source = s.source
+        AND r.target = s.target
+        AND r.nth = s.nth
+JOIN _step_windows AS w ON w.track = r.track AND w.window_id = r.window_id
+WHERE s.way = 'send' AND r.way = 'receive' AND s.analysed AND r.analysed;
