@@ -245,3 +245,19 @@ def test_sends_are_not_paired(tmp_path: Path) -> None:
     kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
     paths = _exchanging(tmp_path, kernel=kernel, call="nccl:send 0->1")
     assert _ask(Store(tmp_path / "store"), paths, _PAIRS) == [(0, None, None)]
+
+
+def test_messages_in_nested_groups_are_those_of_the_program(captures: Store) -> None:
+    """A batch of isend and irecv is a group of groups: scatter, batch and send; gather and batch."""
+    sql = (
+        "SELECT source, target, count, bytes, transfer_ns > 0 AND receiver_ns < 2000000 "
+        "FROM rank_pairs"
+    )
+    reports = [ingest(path, captures).report_id for path in NSYS]
+    with Session.open(captures, reports) as con:
+        ((steps,),) = con.execute("SELECT DISTINCT steps FROM analysis_windows").fetchall()
+        rows = con.execute(sql).fetchall()
+    assert rows == [
+        (0, 1, 3 * steps, steps * (FP32 + FP32 + 8 * FP32), True),
+        (1, 0, 2 * steps, steps * (FP32 + FP32), True),
+    ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -247,27 +248,39 @@ def test_what_is_not_unique_is_unknown(
         assert all(why.startswith(missing) for _, why in rows)
 
 
-def test_one_thread_does_not_show_the_passes(tmp_path: Path) -> None:
-    training = Training(data=2, steps=3)
-    job = simulate(training.programs())
-    paths = write_traces(job, tmp_path)
-    for path in paths:
-        text = path.read_text()
-        for rank in range(2):
-            text = text.replace(f'"tid": {1007 + rank}', f'"tid": {1000 + rank}')
-        path.write_text(text)
-    store = Store(tmp_path / "store")
-    with Session.open(store, [ingest(path, store).report_id for path in paths]) as con:
-        rows = con.execute("SELECT kind, why FROM rank_groups").fetchall()
+def _one_thread(trace: dict[str, Any]) -> None:
+    main = min(event["tid"] for event in trace["traceEvents"] if event["cat"] == "cuda_runtime")
+    for event in trace["traceEvents"]:
+        if event["tid"] == main + 7:
+            event["tid"] = main
+
+
+def _without_groups(trace: dict[str, Any]) -> None:
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if e["name"] != "record_param_comms"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (_one_thread, "one thread launches all work"),
+        (_without_groups, "the capture does not state which communicator"),
+    ],
+)
+def test_captures_that_do_not_show_the_kind(
+    change: Callable[[dict[str, Any]], None], why: str, tmp_path: Path
+) -> None:
+    reports, store = [], Store(tmp_path / "store")
+    for path in write_traces(simulate(Training(data=2, steps=3).programs()), tmp_path):
+        trace = json.loads(path.read_text())
+        change(trace)
+        path.write_text(json.dumps(trace))
+        reports.append(ingest(path, store).report_id)
+    with Session.open(store, reports) as con:
+        ((kind, reason),) = con.execute("SELECT kind, why FROM rank_groups").fetchall()
         mesh = con.execute("SELECT data, mesh FROM rank_mesh").fetchall()
-    assert [kind for kind, _ in rows] == ["unknown"]
-    assert rows[0][1].startswith("one thread launches all work")
-    assert mesh == [
-        (
-            None,
-            "2 ranks: the mesh is unknown, because the kinds of its groups are unknown (rank_groups)",
-        )
-    ]
+    assert kind == "unknown" and reason.startswith(why)
+    unknown = "the mesh is unknown, because the kinds of its groups are unknown (rank_groups)"
+    assert mesh == [(None, f"2 ranks: {unknown}")]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@
 claim = "slow_rank"
 says = "delays the other ranks"
 evidence = """\
-rank {{ rank }} arrives at collectives after the median rank in {{ late_steps }} of {{ steps }} steps, \
-by {{ late_ns | ns }} in total, which is {{ share }}; {{ course }}"""
+rank {{ rank }} arrives at collectives after the median of the captured ranks in {{ late_steps }} of {{ \
+steps }} steps, by {{ late_ns | ns }} in total, which is {{ share }}; {{ course }}"""
 question = "SELECT rank, step, behind_ns, waiting_ns, late_ns FROM rank_lateness"
 
 [columns]
@@ -27,7 +27,7 @@ subclass = "pattern"
 [words]
 slow_rank = "a rank that delays the others"
 [assumes]
-slow_rank = "the rank arrived together with the median rank"
+slow_rank = "the rank arrived together with the median of the captured ranks"
 
 [techniques.even_rank]
 technique = "Find out what differs on the late rank"

@@ -1,5 +1,6 @@
 -- Communicators of each job with their ranks in ascending order: as torch states them, else the captured
--- ranks if all were captured. torch cuts lists of more than 30 ranks, but also states start and stride.
+-- ranks if all were captured: as many as the communicator has, or all ranks of the job. torch cuts lists of
+-- more than 30 ranks, but also states start and stride.
 -- @materialize
 CREATE VIEW _communicators AS
 WITH stated AS (
@@ -35,14 +36,24 @@ listed AS (
         END AS members
     FROM parsed
 ),
+worlds AS (
+    SELECT r.job, count(DISTINCT r.rank) = max(try_cast(e.value AS BIGINT)) AS complete
+    FROM _job_ranks AS r
+    JOIN nsys_environment AS e USING (report_id)
+    WHERE e.source = 'variable' AND e.name = 'WORLD_SIZE'
+    GROUP BY r.job
+),
 used AS (
     SELECT
         r.job,
         c.communicator,
         list_sort(list(DISTINCT r.rank)) AS captured,
-        max(c.ranks) AS ranks
+        coalesce(
+            max(c.ranks), CASE WHEN bool_or(w.complete) AND c.communicator IS NOT NULL THEN len(captured) END
+        ) AS ranks
     FROM _collectives AS c
     JOIN _job_ranks AS r USING (report_id, track, pid)
+    LEFT JOIN worlds AS w USING (job)
     GROUP BY r.job, c.communicator
 )
 SELECT

@@ -51,7 +51,7 @@ judged AS (
         CASE
             WHEN pattern = 'ring' THEN 'context'
             WHEN pattern = 'chain' OR (pattern = 'line' AND len(message_ranks) > 2) THEN 'pipeline'
-            WHEN pattern IS NOT NULL THEN NULL
+            WHEN pattern IS NOT NULL OR communicator IS NULL THEN NULL
             WHEN exchanged_share >= threshold('groups.main_share') THEN CASE
                 WHEN exchanged_for_attention >= threshold('groups.attention_share') * exchanges THEN 'context'
                 WHEN varies THEN 'expert'
@@ -89,14 +89,14 @@ SELECT
             THEN 'messages from one rank to another fit the stages of a pipeline and the transfer of a cache'
         WHEN pattern = 'line' THEN 'each rank sends to the next one only'
         WHEN pattern IS NOT NULL THEN 'the messages fit neither the stages of a pipeline nor a ring'
+        WHEN communicator IS NULL THEN 'the capture does not state which communicator the kernels belong to; '
+            'nsys does with nsys export --include-blobs=true, torch.profiler since PyTorch 2.2'
         WHEN exchanged_share >= threshold('groups.main_share') THEN CASE seen
             WHEN 'context' THEN 'all-to-all before attention kernels'
             WHEN 'expert' THEN 'all-to-all whose sizes change from step to step'
             ELSE 'all-to-all of constant sizes fits experts, sequence parallelism and embeddings; '
                 'only a name of the group would show which'
         END
-        WHEN communicator IS NULL THEN 'the capture does not contain the communicators; for nsys, export '
-            'with nsys export --include-blobs=true'
         WHEN steps IS NULL THEN 'no steps were found, so it is unknown what is done once per step'
         WHEN step_bytes < threshold('groups.small_bytes')
             THEN concat('only ', bytes_text(step_bytes), ' per step, too little for gradients or activations')

@@ -2,26 +2,42 @@
 -- coalesced.
 -- @materialize
 CREATE VIEW _call_groups AS
-WITH grouped AS (
-    -- A group consists of all calls since it was opened; in torch, of all calls since the last call that
-    -- launched its own kernel.
+WITH nested AS (
+    -- Groups may be nested: a start and its end have the same level.
+    SELECT
+        *,
+        sum(CASE call WHEN 'ncclGroupStart' THEN 1 ELSE -1 END) OVER (
+            PARTITION BY report_id, pid, tid
+            ORDER BY start_ns, range_id
+            ROWS UNBOUNDED PRECEDING
+        ) + if(call = 'ncclGroupEnd', 1, 0) AS level
+    FROM _distributed_calls
+    WHERE call IN ('ncclGroupStart', 'ncclGroupEnd')
+),
+grouped AS (
+    SELECT
+        report_id, pid, tid, range_id, start_ns,
+        max(CASE WHEN call = 'ncclGroupStart' THEN start_ns END) OVER (
+            PARTITION BY report_id, pid, tid, level
+            ORDER BY start_ns, range_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS opened_ns
+    FROM nested
+    QUALIFY call = 'ncclGroupEnd'
+    UNION ALL
+    -- In torch, all calls since the last call that launched its own kernel.
     SELECT
         report_id, pid, tid, range_id, start_ns,
         coalesce(
-            max(
-                CASE
-                    WHEN call = 'ncclGroupStart' OR call = 'nccl:coalesced' OR launched > 0 THEN start_ns
-                END
-            ) OVER earlier,
-            CASE WHEN call = 'nccl:coalesced' THEN -9223372036854775808 END
-        ) AS opened_ns
+            max(CASE WHEN call = 'nccl:coalesced' OR launched > 0 THEN start_ns END) OVER (
+                PARTITION BY report_id, pid, tid
+                ORDER BY start_ns, range_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            -9223372036854775808
+        )
     FROM _distributed_calls
-    WINDOW earlier AS (
-        PARTITION BY report_id, pid, tid
-        ORDER BY start_ns, range_id
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
-    QUALIFY call IN ('ncclGroupEnd', 'nccl:coalesced')
+    QUALIFY call = 'nccl:coalesced'
 )
 SELECT
     g.report_id,
