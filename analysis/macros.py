@@ -15,7 +15,13 @@ from perfpipe.optimizers import FOREACH, OPTIMIZER
 from perfpipe.source_paths import CELL, PACKAGES, STANDARD
 from perfpipe.windows import STEADY
 
-_FILES = ("macros.sql", "occupancy_macros.sql", "program_macros.sql", "timeline_macros.sql")
+_FILES = (
+    "hang_macros.sql",
+    "macros.sql",
+    "occupancy_macros.sql",
+    "program_macros.sql",
+    "timeline_macros.sql",
+)
 _MACRO = re.compile(r"^CREATE MACRO (\w+)\(([^)]*)\) AS\s", re.MULTILINE)
 _THRESHOLD = re.compile(r"\bthreshold\('([a-z_.0-9]+)'\)")
 #: A letter that stands for itself; classes such as \w are none.

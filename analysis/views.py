@@ -31,10 +31,10 @@ from perfpipe.analysis.finding_files import FindingFile, advice_sql, claims_sql,
 from perfpipe.analysis.metrics import metrics, metrics_view_sql
 
 #: Folders of analysis/sql, lower ones first; `names` reads reports of both profilers.
-LAYERS = ("ncu", "serving", "snapshot", "names", "nsys", "joined")
+LAYERS = ("ncu", "serving", "hangs", "snapshot", "names", "nsys", "joined")
 
-#: Those that have no rows without a report of a profiler, of a load generator, or of an allocator.
-PROFILERS = ("ncu", "nsys", "serving", "snapshot")
+#: Those that have no rows without a report of a profiler, a load generator, a hang, or an allocator.
+PROFILERS = ("ncu", "nsys", "serving", "hangs", "snapshot")
 
 #: Tables of loads on a server.
 _OF_LOADS = ("request_loads", "requests", "request_tokens")
@@ -103,6 +103,8 @@ def layer_of(table: str) -> str:
         return "serving"
     if table.startswith("snapshot_"):
         return "snapshot"
+    if table.startswith(("hang_", "ras_")):
+        return "hangs"
     return "ncu" if table.startswith("ncu_") else "nsys"
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from perfpipe.errors import InputError, os_error_sentence
 from perfpipe.ingest.formats import FORMATS
+from perfpipe.ingest.hangs.dumps import DUMPS, rank_of
 from perfpipe.ingest.inputs import identify
 
 _PACKED = (".xz", ".gz", ".zst")
@@ -18,14 +21,21 @@ def expand_paths(paths: list[str]) -> list[Path]:
     A folder selects the reports in it and below it; other files are ignored.  Raises InputError if
     a name or a pattern matches nothing, or if a folder has no report.
     """
-    found = list(chain.from_iterable(_expand_one(Path(text)) for text in paths))
-    return list(dict.fromkeys(found))
+    found = list(dict.fromkeys(chain.from_iterable(_expand_one(Path(text)) for text in paths)))
+    return list(dict.fromkeys(_together(found)))
+
+
+def _together(found: list[Path]) -> Iterator[Path]:
+    """Yield the inputs; several dumps of a folder are one report, that of the folder."""
+    dumps = Counter(path.parent for path in found if _is_dump(path))
+    for path in found:
+        yield path.parent if dumps[path.parent] > 1 and _is_dump(path) else path
 
 
 def _expand_one(path: Path) -> list[Path]:
     if path.is_dir():
         if _is_report(path):
-            return [path]
+            return [path, *_others_below(path)]
         if reports := _reports_below(path, set()):
             return reports
         raise InputError(f"{path}: no report in this directory or below it")
@@ -36,6 +46,19 @@ def _expand_one(path: Path) -> list[Path]:
         if matches:
             return [report for match in matches for report in _expand_one(match)]
     raise InputError(f"{path}: no such file or directory")
+
+
+def _others_below(folder: Path) -> list[Path]:
+    """Return the reports in a folder that is a report, besides the files of this report."""
+    parts = FORMATS[identify(folder).format].parts
+    if parts is None:
+        return []
+    own = {*parts(folder)}
+    return [path for path in _reports_below(folder, set()) if path not in own]
+
+
+def _is_dump(path: Path) -> bool:
+    return rank_of(path.name) is not None and path.is_file() and _format_of(path) in DUMPS
 
 
 def _reports_below(folder: Path, seen: set[Path]) -> list[Path]:
@@ -49,7 +72,9 @@ def _reports_below(folder: Path, seen: set[Path]) -> list[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            reports += [entry] if _is_report(entry) else _reports_below(entry, seen)
+            reports += (
+                [entry, *_others_below(entry)] if _is_report(entry) else _reports_below(entry, seen)
+            )
         elif entry.is_file() and _has_name_of_report(entry):
             reports.append(entry)
     return reports
@@ -72,8 +97,11 @@ def _has_name_of_report(path: Path) -> bool:
 
 
 def _is_report(path: Path) -> bool:
+    return bool(_format_of(path))
+
+
+def _format_of(path: Path) -> str:
     try:
-        identify(path)
+        return identify(path).format
     except InputError:
-        return False
-    return True
+        return ""

@@ -10,6 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfpipe.ingest.hangs.detecting import (
+    has_parts,
+    is_json_dump,
+    is_pickled_dump,
+    is_ras,
+    parts_of,
+)
+
 if TYPE_CHECKING:
     from perfpipe.ingest.builder import ReportBuilder
 
@@ -92,6 +100,8 @@ class Format:
     endings: tuple[str, ...] = ()
     #: Whether other files also have such names.
     ambiguous: bool = False
+    #: The files of a directory that belong to the report; all if not given.
+    parts: Callable[[Path], Iterable[Path]] | None = None
 
     def read(self, builder: ReportBuilder) -> None:
         """Read an input of this format; raises InputError if it is not a complete report."""
@@ -109,6 +119,7 @@ def _load(place: str) -> Callable[..., Any]:
 
 
 _SERVING = "perfpipe.ingest.serving.reader:read_serving"
+_HANG = "perfpipe.ingest.hangs.reader:read_hang"
 
 #: In the order of detection.
 FORMATS = {
@@ -154,6 +165,21 @@ FORMATS = {
             "arrowdir exports",
             lambda content: content.lists("StringIds.arrow", "META_DATA_EXPORT.arrow"),
             reader="perfpipe.ingest.nsys.reader:read_nsys",
+        ),
+        Format(
+            "hang",
+            "hang",
+            "a folder of flight recorder dumps and outputs of ncclras",
+            lambda content: has_parts(content.path),
+            reader=_HANG,
+            parts=parts_of,
+        ),
+        Format(
+            "flight-recorder",
+            "hang",
+            "a dump of PyTorch's flight recorder",
+            lambda content: is_pickled_dump(content.head),
+            reader=_HANG,
         ),
         Format(
             "nsys-rep",
@@ -244,6 +270,24 @@ FORMATS = {
             reader="perfpipe.ingest.allocator.reader:read_snapshot",
             scrubber="perfpipe.ingest.allocator.scrub_snapshot:scrub_snapshot",
             endings=(".pickle", ".pkl", ".json"),
+            ambiguous=True,
+        ),
+        Format(
+            "flight-recorder-json",
+            "hang",
+            "a dump of PyTorch's flight recorder (JSON)",
+            lambda content: is_json_dump(content.head),
+            reader=_HANG,
+            endings=(".json",),
+            ambiguous=True,
+        ),
+        Format(
+            "nccl-ras",
+            "hang",
+            "output of NCCL RAS (ncclras -v, or JSON)",
+            lambda content: is_ras(content.head),
+            reader=_HANG,
+            endings=(".txt", ".log", ".out", ".json"),
             ambiguous=True,
         ),
         Format(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,13 +41,18 @@ def identify(path: Path) -> Input:
     return Input(path, found, FORMATS[found].kind, path.resolve(), compressed)
 
 
+def members_of(found: Input) -> list[Input]:
+    """Return the files of a report that is a folder of them; else the input itself."""
+    return [identify(path) for path in _files(found)] if found.path.is_dir() else [found]
+
+
 def hashed(found: Input) -> Input:
     """Return the input with its checksums; a compressed file is not expanded."""
     if found.sha256 or found.file_sha256:
         return found
     found = replace(found, state=_state(found))
     if found.path.is_dir():
-        sha256, size = _directory_identity(found.path)
+        sha256, size = _directory_identity(_files(found))
         return replace(found, sha256=sha256, size=size)
     digest = _file_sha256(found.path)
     if found.compressed:
@@ -83,8 +88,14 @@ def check_unchanged(found: Input) -> None:
 def _state(found: Input) -> State:
     """Return the state of the files of an input; of the target of a link, not the link."""
     if found.path.is_dir():
-        return tuple(_file_state(path, path.name) for path in sorted(found.path.iterdir()))
+        return tuple(_file_state(path, path.name) for path in _files(found))
     return (_file_state(found.path, ""),)
+
+
+def _files(found: Input) -> list[Path]:
+    """Return the files of a directory that belong to the report, sorted."""
+    parts = FORMATS[found.format].parts
+    return sorted(found.path.iterdir() if parts is None else parts(found.path))
 
 
 def _file_state(path: Path, name: str) -> tuple[str, int, int, int, bytes]:
@@ -129,9 +140,9 @@ def _check_room(path: Path, target: Path) -> None:
         )
 
 
-def _directory_identity(path: Path) -> tuple[str, int]:
+def _directory_identity(files: Iterable[Path]) -> tuple[str, int]:
     """Hash the sorted (name, sha256) list of the files, as the store's ids are defined."""
-    files = sorted(p for p in path.iterdir() if p.is_file())
+    files = [file for file in files if file.is_file()]
     digest = hashlib.sha256()
     for file in files:
         digest.update(os.fsencode(file.name) + f"\0{_file_sha256(file)}\n".encode())

@@ -62,7 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One report: `kind` is ncu, nsys, torch, modules, attached, serving or memory.
+    """One report: `kind` is ncu, nsys, torch, modules, attached, serving, hang or memory.
 
     `sha256` is of the decompressed input, `lost_pct` the largest share of lost or damaged rows in
     one of its tables, %.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Version of the tables and of the manifest; readers reject any other version.
 SCHEMA_VERSION = 1
 
-_PARTS = ("ncu", "nsys", "mpi", "torch", "host", "modules", "serving", "snapshot")
+_PARTS = ("ncu", "nsys", "mpi", "torch", "host", "modules", "serving", "hangs", "snapshot")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from perfpipe.store import Store
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_each_format_has_what_it_names(form: Format) -> None:
-    assert form.kind in ("ncu", "nsys", "torch", "modules", "attached", "serving", "memory")
+    assert form.kind in ("ncu", "nsys", "torch", "modules", "attached", "serving", "hang", "memory")
     for place in filter(None, (form.reader, form.scrubber)):
         assert callable(formats._load(place))
     assert bool(form.reader) != bool(form.exported)

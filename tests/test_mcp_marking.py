@@ -49,6 +49,8 @@ OWN = {
     "snapshot_stacks": {"phase"},
     "request_loads": {"phase", "arrivals", "generator", "clock"},
     "requests": {"phase", "tokens_from"},
+    "hang_groups": {"source"},
+    "hang_calls": {"input_sizes", "output_sizes", "state"},
 }
 
 

@@ -114,10 +114,10 @@ def test_sections_come_in_order_and_say_what_to_collect(pages: Pages) -> None:
     folder = pages("ncu/visible.ncu-rep")
     found = json.loads((folder / "report.json").read_text())["sections"]
     assert [section["id"] for section in found] == [
-        "budget", "critical", "tried", "serving", "running", "categories", "bounds", "kernels", "details",
-        "roofline", "stalls", "occupancy", "memory", "source", "launches", "host", "device_memory",
-        "snapshot", "communication", "groups", "modules", "nvtx", "operators", "sizes", "tuning",
-        "regression",
+        "budget", "critical", "tried", "serving", "running", "hangs", "categories", "bounds", "kernels",
+        "details", "roofline", "stalls", "occupancy", "memory", "source", "launches", "host",
+        "device_memory", "snapshot", "communication", "groups", "modules", "nvtx", "operators", "sizes",
+        "tuning", "regression",
     ]  # fmt: skip
     for section in found:
         assert bool(section["tables"] or section["cards"]) != bool(section["missing"]), section[

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import DATA, ROOT, Cli
+from hanging import RAS, ddp, dumps_of, write
 from rank_traces import write_traces
 from simulated_ranks import Training, simulate
 
@@ -27,6 +28,14 @@ from perfpipe.viewmodel import Report, Section, Source, Table
 Expand = Callable[[str], Path]
 
 SPECS = [part for section in SECTIONS for part in section.parts if isinstance(part, TableSpec)]
+
+
+def _hang(cli: Cli, folder: Path) -> str:
+    """Ingest a job in which a rank skips a call, with what RAS reports; returns the report."""
+    write(dict(enumerate(dumps_of(ddp(3, 3, lambda programs: programs[1].pop(2))))), folder)
+    (folder / "ras.txt").write_text(RAS)
+    assert cli("ingest", folder) == 0
+    return cli.out.split()[0]
 
 
 def test_every_declared_table_is_shown(
@@ -62,6 +71,7 @@ def test_every_declared_table_is_shown(
     )
     assert cli("ingest", *write_traces(simulate(training.programs()), tmp_path)) == 0
     ids += [line.split()[0] for line in cli.out.splitlines()]
+    ids.append(_hang(cli, tmp_path / "dumps"))
     file = tmp_path / "report.json"
     assert cli("report", *ids, "--window", "whole", "--json", file) == 0
     titles |= _titles(file.read_text())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from perfpipe.analysis import runs
-from perfpipe.analysis.report import allocator, facts, running, serving
+from perfpipe.analysis.report import allocator, facts, hangs, running, serving
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.search_story import story
@@ -93,6 +93,7 @@ _TOLD = 3
 def statements_of(scope: Scope) -> Iterator[Fact]:
     """Yield the sentences of the verdict: on the run, the comparison, timelines, kernels."""
     yield from running.statements_of(scope)
+    yield from hangs.statements_of(scope)
     if scope.history is not None and scope.run is not None:
         source = Source("tuning", (scope.run.run_id,))
         yield from (Fact("", text, source) for text in story(scope.history)[:_TOLD])

@@ -8,6 +8,7 @@ from perfpipe.analysis.report import facts, tried
 from perfpipe.analysis.report.opening import (
     allocator,
     comparisons,
+    hangs,
     kernels,
     running,
     searches,
@@ -34,6 +35,7 @@ VIEWS = (
     *kernels.VIEWS,
     *tried.VIEWS,
     *running.VIEWS,
+    *hangs.VIEWS,
 )
 
 #: Tiles on the first screen; the last of a part's own gives way to the largest lever.
@@ -49,9 +51,9 @@ def opening_of(
 
     `otherwise` is the verdict where there is nothing else to say.
 
-    A search begins with its winner, a server with its latencies, a sweep with how its
-    configurations compare, other reports with a step, else with the kernels, else with memory.  A
-    screen about a step is about one configuration, or job: the slowest.
+    A search begins with its winner, a hang with the rank that others wait for, a server with its
+    latencies, a sweep with how its configurations compare, other reports with a step, else with the
+    kernels, else with memory.  A screen about a step is about one configuration, or job: the slowest.
     """
     part = running.with_running(scope, _part(scope)) or Part(otherwise)
     actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
@@ -87,6 +89,8 @@ def _part(scope: Scope) -> Part | None:
         return comparisons.change_of(scope.compared)
     if scope.history is not None:
         return searches.search_of(scope)
+    if (hang := hangs.hang_of(scope)) is not None:
+        return hang
     if (server := servers.server_of(scope)) is not None:
         return server
     other = sweeps.sweep_of(scope) or steps.steps_of(scope) or kernels.kernels_of(scope)

@@ -13,6 +13,7 @@ ORDER = (
     "tried",
     "serving",
     "running",
+    "hangs",
     "categories",
     "bounds",
     "kernels",
