@@ -150,6 +150,18 @@ def test_ras_text(tmp_path: Path, cli: Cli) -> None:
     assert hang.rows(sql) == [("AllReduce", 74, 6, 70, "3, 7", "some")]
 
 
+def test_ras_of_two_ranks_lists_neither(tmp_path: Path, cli: Cli) -> None:
+    """Outliers are fewer than half of the ranks, and one rank is not counted."""
+    hang = Hang(tmp_path)
+    hang.folder.mkdir()
+    start = RAS.index("  6 ranks have")
+    (hang.folder / "ras.txt").write_text(RAS[:start])
+    said = (
+        "different numbers of AllReduce calls in communicator 78db921d1c117b4a, and lists no ranks"
+    )
+    assert said in hang.said(cli)
+
+
 def test_ras_json(tmp_path: Path) -> None:
     ranks = [
         {

@@ -65,6 +65,28 @@ def test_two_ranks_that_disagree_are_both_named_and_neither_is_blamed(
     assert "Probably" not in said
 
 
+def test_of_two_ranks_either_made_a_call_too_many_or_one_too_few(tmp_path: Path, cli: Cli) -> None:
+    """The example of PyTorch's tutorial; NCCL ends the calls that do not belong together."""
+    same = [Op("all_reduce", size=12, line=26)] * 2
+    last = [Op("all_reduce", size=12, line=36)] * 2
+    programs = [[*same, Op("all_reduce", size=20, line=31), *last], [*same, *last]]
+    dumps = dumps_of(Job({DEFAULT: (0, 1)}, programs))
+    for dump in dumps:
+        for entry in dump["entries"][:4]:
+            entry["state"] = "completed"
+    hang = Hang(tmp_path)
+    write(enumerated(dumps), hang.folder)
+    said = hang.said(cli)
+    assert (
+        "different calls as #3 of default_pg: rank 0 calls all_reduce 20 Float at train.py:31"
+        in said
+    )
+    assert (
+        "Probably, rank 1 skipped a call" in said and "; or rank 0 made an additional one." in said
+    )
+    assert "Rank 1 never enqueued all_reduce #5" in said
+
+
 def test_shapes_may_differ_because_nccl_sees_numbers_of_elements(tmp_path: Path) -> None:
     job = ddp(2, 3)
     dumps = dumps_of(job)
@@ -144,6 +166,43 @@ def test_a_rank_without_a_dump_is_unknown(tmp_path: Path, cli: Cli) -> None:
     assert "Rank 1 left no dump: whether the call was enqueued there is unknown." in said
     assert "never enqueued" not in said
     assert hang.rows("SELECT state FROM hang_ranks WHERE rank = 1") == [("no dump",)]
+
+
+def test_a_dump_of_active_calls_does_not_show_what_is_finished(tmp_path: Path, cli: Cli) -> None:
+    """As TORCH_INCLUDE_ONLY_ACTIVE makes them: rank 1 may have finished the call."""
+    dumps = dumps_of(ddp(3, 4, lambda programs: programs[2].pop()))
+    for dump in dumps:
+        dump["pg_status"] = {"0": {"last_enqueued_collective": 9}}
+        dump["entries"] = [one for one in dump["entries"] if one["state"] != "completed"]
+    dumps[1]["entries"] = []
+    dumps[2]["pg_status"]["0"]["last_enqueued_collective"] = 8
+    hang = Hang(tmp_path)
+    write(enumerated(dumps), hang.folder)
+    said = hang.said(cli)
+    assert "1 rank waits in all_reduce #9" in said and "never enqueued" not in said
+    assert "Ranks 1-2 left no dump, or one of active calls alone" in said
+
+
+# Dumps of older versions: 2.0 has no types, stacks of threads, or marks of sends and receives.
+_LATER = (
+    "is_p2p", "input_dtypes", "output_dtypes", "timeout_ms", "thread_name", "thread_id", "retired",
+    "time_discovered_started_ns", "op_id", "pg_id",
+)  # fmt: skip
+
+
+def test_dumps_of_older_versions(tmp_path: Path) -> None:
+    programs = [[Op("all_reduce"), Op("send", peer=1)], [Op("all_reduce")]]
+    dumps = dumps_of(Job({DEFAULT: (0, 1)}, programs))
+    for dump in dumps:
+        dump["version"] = "2.1"
+        del dump["comm_lib_version"], dump["pg_status"]
+        for entry in dump["entries"]:
+            for name in _LATER:
+                del entry[name]
+    hang = Hang(tmp_path)
+    write(enumerated(dumps), hang.folder)
+    sql = "SELECT kind, source, target, idle_ranks FROM hang_waits"
+    assert hang.rows(sql) == [("never enqueued", 0, 1, "1")]
 
 
 @pytest.mark.parametrize("timed", [True, False])

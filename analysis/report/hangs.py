@@ -151,9 +151,12 @@ def _mismatch(row: Row) -> str:
     )
     if row["further"]:
         text += f", {counted(row['further'], 'rank')} another one"
-    if row["shift"] and row["most"] > others:
+    if row["shift"]:
         did = _SHIFTS[row["shift"]].format(n=row["sequence"], m=row["sequence"] + 1)
         text += f". Probably, {_ranks(row['other_ranks'])} {did}"
+        if row["most"] == others:
+            other = {"skipped": "made an additional one", "extra": "skipped one"}[row["shift"]]
+            text += f"; or {_ranks(row['most_ranks'])} {other}"
     return f"{text}. {NEXT['mismatch']}"
 
 
@@ -171,7 +174,9 @@ def _cause(scope: Scope, row: Row, waits: Sequence[Row], ranks: Sequence[Row]) -
             "TORCH_NCCL_TRACE_BUFFER_SIZE."
         )
     if row["unknown_ranks"]:
-        yield f"{names['Unknown']} left no dump: whether the call was enqueued there is unknown."
+        lost = all(own[rank]["state"] == "no dump" for rank in _unfolded(row["unknown_ranks"]))
+        dump = "no dump" if lost else "no dump, or one of active calls alone"
+        yield f"{names['Unknown']} left {dump}: whether the call was enqueued there is unknown."
     on_host = row["backend"] == "gloo" and row["kind"] in ("enqueued", "partly finished")
     yield _NEXT_ON_HOST if on_host else NEXT[row["kind"]].format(**names)
 
@@ -255,6 +260,11 @@ def _ras(scope: Scope) -> Iterator[tuple[str, str]]:
 
 
 def _state(row: Row) -> str:
+    if row["ranks"] is None:
+        return (
+            f"NCCL RAS reports different numbers of {row['operation']} calls in communicator "
+            f"{row['communicator']}, and lists no ranks. Query it again as JSON (ncclras -f json)."
+        )
     whose = f"{counted(row['ranks'], 'rank')}" if row["rank"] is None else f"rank {row['rank']}"
     if row["rank"] is None and row["pid"] is not None:
         whose = "a process"

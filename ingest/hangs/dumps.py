@@ -83,13 +83,17 @@ class Call:
 
 @dataclass(frozen=True)
 class Dump:
-    """What a rank recorded; `groups` are those that the rank belongs to."""
+    """What a rank recorded; `groups` are those that the rank belongs to.
+
+    `enqueued` is the largest number of a collective in the state of the groups, if it is known.
+    """
 
     rank: int
     version: str
     library: str | None
     groups: tuple[Group, ...]
     calls: tuple[Call, ...]
+    enqueued: int | None
 
 
 def rank_of(name: str) -> int | None:
@@ -161,7 +165,18 @@ def _dump(whole: Mapping[str, Any], rank: int) -> Dump:
         _text(library)[:_LONGEST] if library else None,
         tuple(dict.fromkeys((*calls.groups.values(), *listed))),
         read,
+        _enqueued(whole.get("pg_status") or {}),
     )
+
+
+def _enqueued(status: Mapping[str, Any]) -> int | None:
+    """Return the number of the last collective that was enqueued; JSON has numbers as texts."""
+    found = [
+        _whole(int(about["last_enqueued_collective"]))
+        for about in status.values()
+        if "last_enqueued_collective" in about
+    ]
+    return max(0, *found) if found else None
 
 
 def _ranks(about: Mapping[str, Any]) -> tuple[int, ...]:
@@ -197,7 +212,9 @@ class _Calls:
         backend, operation, own, arrow, other = found.groups()
         name, description = map(_text, entry["process_group"])
         group = self.group(backend or "unknown", name, description, _whole(entry.get("pg_id", 0)))
-        p2p = bool(entry.get("is_p2p", arrow is not None))
+        # torchcomms counts sends and receives with collectives.
+        counted_apart = entry.get("is_p2p", arrow is not None) is True
+        p2p = counted_apart or arrow is not None
         ends = [_member(group, text) for text in (own, other)] if arrow else [None, None]
         source, target = ends if arrow == "->" else ends[::-1]
         state = _text(entry["state"])
@@ -209,7 +226,7 @@ class _Calls:
             stack=tuple(map(self._frame, entry.get("frames") or ())),
             record_id=_whole(entry["record_id"]),
             p2p=int(p2p),
-            sequence=_whole(entry["p2p_seq_id" if p2p else "collective_seq_id"]),
+            sequence=_whole(entry["p2p_seq_id" if counted_apart else "collective_seq_id"]),
             operation=operation,
             source=source,
             target=target,

@@ -34,6 +34,9 @@ _MISSING = re.compile(r"The missing ranks?: ([\d, ]+)$")
 #: The header of a part about processes, and what is wrong with these.
 _PROCESSES = {"INCOMPLETE": "unresponsive", "DEAD": "dead"}
 
+#: State of a communicator whose ranks differ: too many to be listed, and too few to be counted.
+UNLISTED = "different counts"
+
 #: Results of NCCL (ncclResult_t) that are not errors: success, and initialization in progress.
 _FINE = (0, 7)
 
@@ -51,7 +54,7 @@ class Row:
     launched: int | None = None
     state: str | None = None
     rank: int | None = None
-    ranks: int = 1
+    ranks: int | None = 1
     host: str | None = None
     pid: int | None = None
     gpu: str | None = None
@@ -106,13 +109,16 @@ def _placed(rank: Mapping[str, Any], row: Row) -> Row:
 def _text_rows(text: str) -> Iterator[Row]:
     """Yield a row per line about ranks; `about` is what the lines above say of it."""
     about = Row()
-    for line in map(str.strip, text.splitlines()):
+    lines = [*filter(None, map(str.strip, text.splitlines()))]
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if line in _PROCESSES:
             about = Row(state=_PROCESSES[line])
         elif header := _COMMUNICATOR.match(line):
             about = Row(communicator=header[1], state=_of_header(header[2]))
         elif counted := _COUNTED.match(line):
             about = _with(about, operation=counted[1], state=None)
+            if not (_SOME.match(after) or _ONE.match(after)):
+                yield _with(about, state=UNLISTED, ranks=None)
         elif line == "Communicator ranks have different status":
             about = _with(about, operation=None, state=None)
         elif some := _SOME.match(line):

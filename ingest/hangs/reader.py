@@ -109,6 +109,7 @@ def _row(part: Input, dump: Dump) -> dict[str, object]:
         "library": dump.library,
         "calls": len(dump.calls),
         "first_record": min((call.record_id for call in dump.calls), default=None),
+        "enqueued": dump.enqueued,
         "starts": int(any(call.started_ns for call in dump.calls)),
         "written_ns": part.path.stat().st_mtime_ns,
     }

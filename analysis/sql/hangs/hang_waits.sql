@@ -25,7 +25,7 @@
 -- idle_ranks VARCHAR: ranks that did not enqueue the call, and wait in no other
 -- elsewhere_ranks VARCHAR: ranks that wait in another call before this one
 -- finished_ranks VARCHAR: ranks that have finished the call
--- unknown_ranks VARCHAR: ranks without a dump
+-- unknown_ranks VARCHAR: ranks without a dump, or with one of active calls alone and no call of the group
 -- started_ranks VARCHAR: waiting ranks on which the call has started; NULL if starts were not recorded
 -- unstarted_ranks VARCHAR: waiting ranks on which the call has not started; NULL if starts were not recorded
 -- since_ns BIGINT: time at which the first of the waiting ranks enqueued the call, ns

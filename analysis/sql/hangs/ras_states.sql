@@ -4,6 +4,7 @@
 --
 -- report_id VARCHAR: report with the output of ncclras
 -- communicator VARCHAR: hash of the communicator; NULL for a process
+-- operation VARCHAR: collective that the state is about; NULL for others
 -- state VARCHAR: what RAS reports
 -- rank BIGINT: rank within the communicator; NULL for a process, or if RAS only counts the ranks
 -- ranks BIGINT: number of ranks
@@ -19,6 +20,7 @@ WITH latest AS (
 SELECT
     r.report_id,
     r.communicator,
+    r.operation,
     r.state,
     r.rank,
     r.ranks,
