@@ -17,6 +17,8 @@ from typing import Any
 
 from conftest import Cli
 
+from perfpipe.analysis.report.hangs import KIND, VIEWS, statements_of
+from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
@@ -255,7 +257,14 @@ class Hang:
         with Session.open(self.store, [found]) as session:
             return session.execute(sql).fetchall()
 
-    def said(self, cli: Cli) -> str:
+    def said(self) -> str:
+        """Return the sentences of the verdict."""
+        found = ingest(self.folder, self.store).report_id
+        with Session.open(self.store, [found], use=VIEWS) as session:
+            facts = statements_of(Scope(session.con, (found,), {KIND: 1}))
+            return " ".join(fact.text for fact in facts)
+
+    def verdict(self, cli: Cli) -> str:
         """Return the verdict of the report in Markdown."""
         found = ingest(self.folder, self.store).report_id
         assert cli("report", found, "--store", str(self.store.root), "--md", "-") == 0, cli.err

@@ -129,14 +129,14 @@ def test_names_are_foreign(tmp_path: Path, cli: Cli) -> None:
 # NCCL RAS.
 
 
-def test_ras_text(tmp_path: Path, cli: Cli) -> None:
+def test_ras_text(tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()
     (folder / "ras_1.txt").write_text(RAS)
     hang = Hang(tmp_path)
     sql = "SELECT operation, most, most_ranks, least, behind_ranks, progress FROM ras_differences"
     assert hang.rows(sql) == [("AllReduce", 64, 6, 60, "3, 7", None)]
-    said = hang.said(cli)
+    said = hang.said()
     assert (
         "ranks 3, 7 launched 60 AllReduce calls in communicator 78db921d1c117b4a, and 6 ranks 64"
         in said
@@ -150,7 +150,7 @@ def test_ras_text(tmp_path: Path, cli: Cli) -> None:
     assert hang.rows(sql) == [("AllReduce", 74, 6, 70, "3, 7", "some")]
 
 
-def test_ras_of_two_ranks_lists_neither(tmp_path: Path, cli: Cli) -> None:
+def test_ras_of_two_ranks_lists_neither(tmp_path: Path) -> None:
     """Outliers are fewer than half of the ranks, and one rank is not counted."""
     hang = Hang(tmp_path)
     hang.folder.mkdir()
@@ -159,7 +159,7 @@ def test_ras_of_two_ranks_lists_neither(tmp_path: Path, cli: Cli) -> None:
     said = (
         "different numbers of AllReduce calls in communicator 78db921d1c117b4a, and lists no ranks"
     )
-    assert said in hang.said(cli)
+    assert said in hang.said()
 
 
 def test_ras_json(tmp_path: Path) -> None:

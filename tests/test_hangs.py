@@ -26,7 +26,7 @@ from perfpipe.store import Store
 def test_a_rank_that_never_enqueued_a_collective(tmp_path: Path, cli: Cli) -> None:
     hang = Hang(tmp_path, ddp(8, 20, lambda programs: programs[3].pop()))
     assert hang.rows(WAITS) == [("never enqueued", 41, "0-2, 4-7", "3", None)]
-    assert hang.said(cli) == (
+    assert hang.verdict(cli) == (
         "**Rank 3 never enqueued all_reduce #41 of default_pg (8 ranks), in which 7 ranks wait at "
         "train.py:12 step(). The last call of rank 3, which is finished, is all_reduce #40 of "
         "default_pg at train.py:10 step(). The dumps were last modified 600 s after the call "
@@ -35,37 +35,46 @@ def test_a_rank_that_never_enqueued_a_collective(tmp_path: Path, cli: Cli) -> No
     )
 
 
-def test_a_rank_that_skips_a_call_makes_other_calls_from_there_on(tmp_path: Path, cli: Cli) -> None:
+def test_a_rank_that_skips_a_call_makes_other_calls_from_there_on(tmp_path: Path) -> None:
     hang = Hang(tmp_path, ddp(8, 20, lambda programs: programs[3].pop(13)))
     sql = "SELECT sequence, most_ranks, other_ranks, other_site, shift FROM hang_mismatches"
     assert hang.rows(sql) == [(14, "0-2, 4-7", "3", "train.py:12 step()", "skipped")]
-    said = hang.said(cli)
+    said = hang.said()
     assert "ranks 0-2, 4-7 call all_reduce 1024 Float at train.py:10 step(), rank 3 calls" in said
     assert "Probably, rank 3 skipped a call of the others" in said
 
 
-def test_an_additional_call(tmp_path: Path, cli: Cli) -> None:
+def test_a_skipped_call_of_the_same_size_shows_in_the_lines(tmp_path: Path) -> None:
+    """The operands agree, so the calls end, until the rank is out of calls."""
+    lines = [Op("all_reduce", line=line) for _ in range(4) for line in (10, 12)]
+    hang = Hang(tmp_path, Job({DEFAULT: range(3)}, [lines, [*lines[:3], *lines[4:]], lines]))
+    said = hang.said()
+    assert "Rank 1 never enqueued all_reduce #8" in said
+    assert (
+        "In #4, rank 1 is at train.py:10 step(), and most ranks are at train.py:12 step()." in said
+    )
+
+
+def test_an_additional_call(tmp_path: Path) -> None:
     extra = Op("all_gather", size=4, line=33)
     hang = Hang(tmp_path, ddp(4, 8, lambda programs: programs[2].insert(7, extra)))
     sql = "SELECT sequence, other_ranks, other_call, shift FROM hang_mismatches"
     assert hang.rows(sql) == [(8, "2", "all_gather 4 Float", "extra")]
-    assert "Probably, rank 2 made an additional call" in hang.said(cli)
+    assert "Probably, rank 2 made an additional call" in hang.said()
 
 
-def test_two_ranks_that_disagree_are_both_named_and_neither_is_blamed(
-    tmp_path: Path, cli: Cli
-) -> None:
+def test_two_ranks_that_disagree_are_both_named_and_neither_is_blamed(tmp_path: Path) -> None:
     job = Job(
         {DEFAULT: (0, 1)}, [[Op("all_reduce", dtype="Float")], [Op("all_reduce", dtype="Half")]]
     )
-    said = Hang(tmp_path, job).said(cli)
+    said = Hang(tmp_path, job).said()
     assert (
         "rank 0 calls all_reduce 1024 Float" in said and "rank 1 calls all_reduce 1024 Half" in said
     )
     assert "Probably" not in said
 
 
-def test_of_two_ranks_either_made_a_call_too_many_or_one_too_few(tmp_path: Path, cli: Cli) -> None:
+def test_of_two_ranks_either_made_a_call_too_many_or_one_too_few(tmp_path: Path) -> None:
     """The example of PyTorch's tutorial; NCCL ends the calls that do not belong together."""
     same = [Op("all_reduce", size=12, line=26)] * 2
     last = [Op("all_reduce", size=12, line=36)] * 2
@@ -76,7 +85,7 @@ def test_of_two_ranks_either_made_a_call_too_many_or_one_too_few(tmp_path: Path,
             entry["state"] = "completed"
     hang = Hang(tmp_path)
     write(enumerated(dumps), hang.folder)
-    said = hang.said(cli)
+    said = hang.said()
     assert (
         "different calls as #3 of default_pg: rank 0 calls all_reduce 20 Float at train.py:31"
         in said
@@ -102,24 +111,24 @@ def test_all_to_all_may_differ_in_size(tmp_path: Path) -> None:
     assert Hang(tmp_path, Job({DEFAULT: range(3)}, programs)).rows("FROM hang_mismatches") == []
 
 
-def test_two_sends_that_wait_for_each_other(tmp_path: Path, cli: Cli) -> None:
+def test_two_sends_that_wait_for_each_other(tmp_path: Path) -> None:
     programs = [
         [Op("send", peer=1, line=3), Op("recv", peer=1, line=4)],
         [Op("send", peer=0, line=7), Op("recv", peer=0, line=8)],
     ]
-    said = Hang(tmp_path, Job({DEFAULT: (0, 1)}, programs)).said(cli)
+    said = Hang(tmp_path, Job({DEFAULT: (0, 1)}, programs)).said()
     assert (
         "Ranks 0-1 wait for each other: rank 0 in send to rank 1 of default_pg at train.py:3 step(), "
         "rank 1 in send to rank 0 of default_pg at train.py:7 step()." in said
     )
 
 
-def test_groups_in_another_order_on_two_ranks(tmp_path: Path, cli: Cli) -> None:
+def test_groups_in_another_order_on_two_ranks(tmp_path: Path) -> None:
     first, second = Op("all_reduce", "tp", line=1), Op("all_reduce", "dp", line=2)
     job = Job({"tp": (0, 1), "dp": (0, 1)}, [[first, second], [second, first]])
-    assert "Ranks 0-1 wait for each other: rank 0 in all_reduce #1 of tp" in Hang(
-        tmp_path, job
-    ).said(cli)
+    assert (
+        "Ranks 0-1 wait for each other: rank 0 in all_reduce #1 of tp" in Hang(tmp_path, job).said()
+    )
 
 
 def test_a_batch_waits_for_the_peer_of_one_of_its_transfers(tmp_path: Path) -> None:
@@ -136,14 +145,14 @@ def _exchange(rank: int, ranks: int) -> list[Op]:
     return [Op("send", peer=to, line=3, batch=1), Op("recv", peer=source, line=4, batch=1)]
 
 
-def test_batches_that_end(tmp_path: Path, cli: Cli) -> None:
+def test_batches_that_end(tmp_path: Path) -> None:
     job = Job({DEFAULT: range(4)}, [_exchange(rank, 4) for rank in range(4)])
-    assert "No rank waits: 12 calls in the dumps of 4 ranks are finished" in Hang(
-        tmp_path, job
-    ).said(cli)
+    assert (
+        "No rank waits: 12 calls in the dumps of 4 ranks are finished" in Hang(tmp_path, job).said()
+    )
 
 
-def test_ranks_behind_another_group_are_no_cause(tmp_path: Path, cli: Cli) -> None:
+def test_ranks_behind_another_group_are_no_cause(tmp_path: Path) -> None:
     """Rank 1 is in the group tp, so rank 0 waits for it in vain; rank 2 is what tp waits for."""
     programs = [
         [Op("all_reduce", "world", line=1)],
@@ -155,20 +164,20 @@ def test_ranks_behind_another_group_are_no_cause(tmp_path: Path, cli: Cli) -> No
         ("behind", None, "1"),
         ("never enqueued", "2", None),
     }
-    said = hang.said(cli)
+    said = hang.said()
     assert "Rank 2 never enqueued all_gather #1 of tp" in said and "world" not in said
 
 
-def test_a_rank_without_a_dump_is_unknown(tmp_path: Path, cli: Cli) -> None:
+def test_a_rank_without_a_dump_is_unknown(tmp_path: Path) -> None:
     hang = Hang(tmp_path, ddp(4, 5, lambda programs: programs[1].pop()))
     (hang.folder / "nccl_trace_rank_1").unlink()
-    said = hang.said(cli)
+    said = hang.said()
     assert "Rank 1 left no dump: whether the call was enqueued there is unknown." in said
     assert "never enqueued" not in said
     assert hang.rows("SELECT state FROM hang_ranks WHERE rank = 1") == [("no dump",)]
 
 
-def test_a_dump_of_active_calls_does_not_show_what_is_finished(tmp_path: Path, cli: Cli) -> None:
+def test_a_dump_of_active_calls_does_not_show_what_is_finished(tmp_path: Path) -> None:
     """As TORCH_INCLUDE_ONLY_ACTIVE makes them: rank 1 may have finished the call."""
     dumps = dumps_of(ddp(3, 4, lambda programs: programs[2].pop()))
     for dump in dumps:
@@ -178,7 +187,7 @@ def test_a_dump_of_active_calls_does_not_show_what_is_finished(tmp_path: Path, c
     dumps[2]["pg_status"]["0"]["last_enqueued_collective"] = 8
     hang = Hang(tmp_path)
     write(enumerated(dumps), hang.folder)
-    said = hang.said(cli)
+    said = hang.said()
     assert "1 rank waits in all_reduce #9" in said and "never enqueued" not in said
     assert "Ranks 1-2 left no dump, or one of active calls alone" in said
 
@@ -206,12 +215,10 @@ def test_dumps_of_older_versions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_a_collective_that_started_everywhere_or_may_have(
-    timed: bool, tmp_path: Path, cli: Cli
-) -> None:
+def test_a_collective_that_started_everywhere_or_may_have(timed: bool, tmp_path: Path) -> None:
     job = ddp(4, 5)
     job.stuck, job.timed = (DEFAULT, 6), timed
-    said = Hang(tmp_path, job).said(cli)
+    said = Hang(tmp_path, job).said()
     where = "all_reduce #6 of default_pg (4 ranks)"
     if timed:
         assert f"On all 4 ranks, {where} started at train.py:10 step()" in said
@@ -220,7 +227,7 @@ def test_a_collective_that_started_everywhere_or_may_have(
         assert f"All 4 ranks enqueued {where}" in said and "TORCH_NCCL_ENABLE_TIMING=1" in said
 
 
-def test_a_collective_that_has_not_started_on_a_rank(tmp_path: Path, cli: Cli) -> None:
+def test_a_collective_that_has_not_started_on_a_rank(tmp_path: Path) -> None:
     job = ddp(4, 5)
     job.stuck = (DEFAULT, 6)
     dumps = dumps_of(job)
@@ -228,10 +235,10 @@ def test_a_collective_that_has_not_started_on_a_rank(tmp_path: Path, cli: Cli) -
     entry["state"], entry["time_discovered_started_ns"] = "scheduled", None
     hang = Hang(tmp_path)
     write(enumerated(dumps), hang.folder)
-    assert "it has not started on rank 2." in hang.said(cli)
+    assert "it has not started on rank 2." in hang.said()
 
 
-def test_json_has_no_stacks(tmp_path: Path, cli: Cli) -> None:
+def test_json_has_no_stacks(tmp_path: Path) -> None:
     job = ddp(4, 5, lambda programs: programs[1].pop())
     dumps = dumps_of(job)
     for dump in dumps:
@@ -242,8 +249,8 @@ def test_json_has_no_stacks(tmp_path: Path, cli: Cli) -> None:
                 entry[name] = entry[name] or 0
     hang = Hang(tmp_path)
     write(enumerated(dumps), hang.folder, as_json=True)
-    assert "Rank 1 never enqueued all_reduce #11" in hang.said(cli)
-    assert " at " not in hang.said(cli).split("Look at")[0].replace("at the host", "")
+    assert "Rank 1 never enqueued all_reduce #11" in hang.said()
+    assert " at " not in hang.said().split("Look at")[0].replace("at the host", "")
 
 
 def test_a_buffer_that_wrapped(tmp_path: Path) -> None:
@@ -404,7 +411,7 @@ os._exit(0)
 """
 
 
-def test_dumps_of_the_real_recorder(tmp_path: Path, cli: Cli) -> None:
+def test_dumps_of_the_real_recorder(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     hang = Hang(tmp_path)
     hang.folder.mkdir()
@@ -427,7 +434,7 @@ def test_dumps_of_the_real_recorder(tmp_path: Path, cli: Cli) -> None:
     assert hang.rows("SELECT kind, operation, idle_ranks, ranks_from, site FROM hang_waits") == [
         ("never enqueued", "all_reduce", "2", "calls", f"train.py:{line} <module>()")
     ]
-    assert "(at least 3 ranks)" in hang.said(cli)
+    assert "(at least 3 ranks)" in hang.said()
 
 
 def _fr_trace(folder: Path) -> list[Any]:
