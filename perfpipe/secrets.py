@@ -2,7 +2,7 @@
 
 The same rules apply to stored data (run records, the command of a report) and shared data (scrubbed
 reports, recordings).  A secret is recognized by the name before it (option, variable, JSON key), by
-its place in a URL, or by its shape.
+its place in a URL, by the program that takes it, or by its shape.
 """
 
 from __future__ import annotations
@@ -12,14 +12,23 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from perfpipe.secret_shapes import (
+    Mask,
+    shapes_in,
+    without_passwords,
+    without_random,
+    without_tokens,
+    words_without_passwords,
+)
+
 #: Replaces a secret.
 HIDDEN = "***"
 
 #: Words in a name whose value is secret.
 _WORDS = (
-    r"pass(?:word|wd|phrase|code)?|pwd|secrets?|token|credentials?|auth|authorization|bearer"
-    r"|cookie|apikey|(?:api|access|private|secret|account|shared|signing|encryption|license)[-_.]?"
-    r"key(?:[-_.]?id)?|key|dsn|sig(?:nature)?|pat"
+    r"pass(?:word|wd|phrase|code)?|pwd|pw|pswd|secrets?|(?<!per[-_])token|credentials?|bearer"
+    r"|cookie|auth(?:orization|[-_]?key|[-_]?token)?|apikey|(?:api|access|private|secret|account|shared"
+    r"|signing|encryption|license)[-_.]?key(?:[-_.]?id)?|key|dsn|sig(?:nature)?|pat"
 )
 
 #: A name that ends with such a word: API_KEY, --api-key, apiKey, X-Auth-Token.
@@ -34,7 +43,7 @@ _SECRET_VARIABLE = re.compile(
 )
 
 _WORD = (
-    rf"(?:(?<![A-Za-z0-9])(?i:{_WORDS})|(?<=[a-z])(?:Key|Token|Secret|Password|Auth|Cookie)"
+    rf"(?:(?<![A-Za-z0-9$])(?i:{_WORDS})|(?<=[a-z])(?:Key|Token|Secret|Password|Auth|Cookie)"
     r"|(?<=[A-Z])(?:PASSWORD|PASSWD|PWD|SECRET|TOKEN)|SSHPASS)"
 )
 
@@ -49,42 +58,47 @@ _RULES = tuple(
         (r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", HIDDEN),
         # scheme://user:password@host, scheme://token@host
         (r"(?<=://)[^\s/@'\"?#]+(?=@)", HIDDEN),
-        (r"((?i:bearer|authorization\W+basic)\s+)[\w.~+/=-]{6,}", rf"\g<1>{HIDDEN}"),
+        (r"((?i:bearer|authorization\W+(?:basic|token|apikey))\s+)[\w.~+/=-]{6,}",
+         rf"\g<1>{HIDDEN}"),
+        # a header of a name, such as X-Vault-Token: x
+        (rf"((?<![\w-])[Xx]-[\w-]*?{_WORD}:\s*)([^\s'\"]+)", rf"\g<1>{HIDDEN}"),
+        # echo x | sudo -S, echo x | docker login --password-stdin
+        (r"(\becho\s+(?:-n\s+)?)(\"[^\"]*\"|'[^']*'|[^\s|'\"]+)"
+         r"(?=\s*\|\s*(?:sudo\s+-S|[^|;&\n]*--password-stdin))", rf"\g<1>{HIDDEN}"),
         # "password": "x", 'token': 'x'
         (rf"({_WORD}[\"']\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}}]+)",
          rf'\g<1>"{HIDDEN}"'),
+        # ["--password", "x"], a command as a list
+        (rf"([\"']--?[\w.-]*?{_WORD}([\"']),\s*\2)(?!-)((?:(?!\2)[^\\]|\\.)+)", rf"\g<1>{HIDDEN}"),
         # NAME=value, name: value, ?sig=value, each also in quotes
         (rf"({_WORD}=)((?:\"[^\"]*\"|'[^']*'|[^\s\0;&,])+)", rf"\g<1>{HIDDEN}"),
-        (rf"({_MESSAGE_WORD}:\s+)(?!(?i:bearer|basic))([^\s,;'\"]+)", rf"\g<1>{HIDDEN}"),
+        (rf"({_MESSAGE_WORD}:(?!:)\s*)(?!(?i:bearer|basic|token|apikey)\s)([^\s,;'\"]+)",
+         rf"\g<1>{HIDDEN}"),
+        # --name:value, /name:value
+        (rf"((?<![\w/-])(?:--?|/)[\w.-]*?{_WORD}:)(?!:)([^\s'\"]+)", rf"\g<1>{HIDDEN}"),
         # --name value
         (rf"(?<![\w-])(--?[\w.-]*?{_WORD}\s+)(?!-)((?:\"[^\"]*\"|'[^']*'|\S)+)",
          rf"\g<1>{HIDDEN}"),
-        # tokens of GitHub, GitLab, Hugging Face, OpenAI, AWS, Slack, NVIDIA; JSON Web Tokens
-        (r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
-         r"|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|xox[abeoprs]-[\w-]{10,}"
-         r"|nvapi-[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)", HIDDEN),
     )
 )  # fmt: skip
 
-#: A text without a match has no secret by any of the rules.
+#: A text without a match has no secret by any of the rules above.
 _MAYBE = re.compile(
-    r"(?i:pass|pwd|secret|token|credential|auth|bearer|basic|cookie|key|dsn|sig|pat|://"
-    r"|gh[opsur]_|glpat|hf_|sk-|akia|asia|xox|nvapi|eyj)"
+    r"(?i:pass|pwd|pw|pswd|secret|token|credential|auth|bearer|basic|cookie|key|dsn|sig|pat|://"
+    r"|echo)"
 )
 
 _MAYBE_BYTES = re.compile(
-    rb"://[^\s/@\"'?#\0]{1,200}@|-----BEGIN"
-    rb"|(?i:pass|pass(?:word|wd|phrase|code)|pwd|secret|token|credentials?|auth|authorization"
-    rb"|bearer|cookie|key|key.?id|dsn|sig|signature|pat)(?:[\"']?\s*[:=]\s*|\s+)[\x21-\x7e]"
-    rb"|gh[opsur]_\w{16}|github_pat_|glpat-|hf_\w{16}|sk-[\w-]{16}|AKIA\w{12}|ASIA\w{12}"
-    rb"|xox[abeoprs]-|nvapi-|eyJ[\w-]{8}"
+    rb"://[^\s/@\"'?#\0]{1,200}@|-----BEGIN|echo\s"
+    rb"|(?i:pass|pass(?:word|wd|phrase|code)|pwd|pw|pswd|secret|token|credentials?|auth"
+    rb"|authorization|bearer|cookie|key|key.?id|dsn|sig|signature|pat)"
+    rb"(?:[\"']?\s*[:=]\s*|[\"'],\s*|\s+)[\x21-\x7e]"
 )
 
 #: Beginnings of matches of _MAYBE_BYTES, in lower case, which are much faster to find.
 _BEGINNINGS = (
-    b"://", b"-----begin", b"pass", b"pwd", b"secret", b"token", b"credential", b"auth", b"bearer",
-    b"cookie", b"key", b"dsn", b"sig", b"pat", b"gho_", b"ghp_", b"ghs_", b"ghu_", b"ghr_",
-    b"github_pat_", b"glpat-", b"hf_", b"sk-", b"akia", b"asia", b"xox", b"nvapi-", b"eyj",
+    b"://", b"-----begin", b"echo", b"pass", b"pwd", b"pw", b"pswd", b"secret", b"token",
+    b"credential", b"auth", b"bearer", b"cookie", b"key", b"dsn", b"sig", b"pat",
 )  # fmt: skip
 
 #: 1 for bytes that occur in texts, 0 for others.
@@ -114,14 +128,24 @@ def hide(text: str) -> str:
     >>> hide("train.py --api-key=abc --password hunter2 --db postgres://u:pw@host/x --lr 0.1")
     'train.py --api-key=*** --password *** --db postgres://***@host/x --lr 0.1'
     """
-    return _hide(text) if _MAYBE.search(text) else text
+    return _hide(text)
 
 
 @lru_cache(4096)
 def _hide(text: str) -> str:
-    for pattern, to in _RULES:
-        text = pattern.sub(to, text)
-    return text
+    if _MAYBE.search(text):
+        for pattern, to in _RULES:
+            text = pattern.sub(to, text)
+    return _by_shape(text, _starred)
+
+
+def _by_shape(text: str, mask: Mask) -> str:
+    text = without_tokens(text, mask)
+    return without_random(without_passwords(text, mask, _WORD), mask)
+
+
+def _starred(_: str) -> str:
+    return HIDDEN
 
 
 def blank(content: bytes) -> bytes:
@@ -134,6 +158,7 @@ def blank(content: bytes) -> bytes:
             text = content[start:reached].decode("latin-1")
             for pattern, _ in _RULES:
                 text = pattern.sub(_blanked, text)
+            text = _by_shape(text, lambda secret: "x" * len(secret))
             blanked[start:reached] = text.encode("latin-1")
     return bytes(blanked)
 
@@ -171,7 +196,7 @@ def secrets_in(content: bytes) -> set[int]:
             if _MAYBE_BYTES.match(content, at):
                 places.add(at)
             at = lower.find(beginning, at + 1)
-    return places
+    return places | shapes_in(content)
 
 
 def hide_words(words: Sequence[str]) -> tuple[str, ...]:
@@ -186,7 +211,7 @@ def hide_words(words: Sequence[str]) -> tuple[str, ...]:
         option = before.startswith("-") and "=" not in before and is_secret(before.lstrip("-"))
         hidden.append(HIDDEN if option and not word.startswith("-") else hide(word))
         before = word
-    return tuple(hidden)
+    return tuple(words_without_passwords(hidden, _starred, _WORD))
 
 
 def hidden(value: Any) -> Any:

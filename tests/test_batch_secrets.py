@@ -15,6 +15,14 @@ def test_a_batch_with_secrets(
     monkeypatch.setenv("HF_TOKEN", "PLANT-of-the-job")
     site.mend()
     words = ["{python}", "-IS", "program.py", "{kind}", "{n}", "--api-key", "PLANT-of-words"]
+    words += [
+        "--pw",
+        "PLANT",
+        "sh",
+        "-c",
+        "mysql -pPLANT; curl -u me:PLANT x",
+        "npm_" + 8 * "PLANT",
+    ]
     path = write_workload(tmp_path, command=words, env={"DB_PASSWORD": "PLANT-of-the-file"})
     batch = site.submit(path)
     site.finish(batch)
