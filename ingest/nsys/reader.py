@@ -23,6 +23,7 @@ from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.nsys.sqlite_export import SqliteExport
 from perfpipe.ingest.nsys.stacks import write_stacks
 from perfpipe.ingest.nsys.timeline import RANGES, write_timeline
+from perfpipe.ingest.nsys.wholeness import check_whole
 from perfpipe.ingest.source import Input
 from perfpipe.scratch import scratch
 
@@ -89,6 +90,7 @@ def _open(source: Input) -> Door:
 def _check(builder: ReportBuilder, export: Door, resolver: Resolver) -> None:
     """Add warnings: lost data, warnings of nsys, hidden work, and a capture without GPU work."""
     export.report(builder)
+    check_whole(builder, export)
     labels = resolver.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL")
     rows = export.read("DIAGNOSTIC_EVENT", ["severity", "text"])
     serious = Counter(

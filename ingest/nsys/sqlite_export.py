@@ -251,15 +251,21 @@ def _check_whole(path: Path, content: Path) -> None:
     page = 65_536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
     valid = header[24:28] == header[92:96]
-    if valid and pages and page * pages > content.stat().st_size:
+    size = content.stat().st_size
+    if valid and pages and page * pages > size:
         raise InputError(
-            f"{path}: the SQLite file is truncated "
-            f"({content.stat().st_size:,} of {page * pages:,} bytes)"
+            f"{path}: the SQLite file is truncated ({size:,} of {page * pages:,} bytes)"
         )
     for suffix in ("-journal", "-wal"):
         beside = content.with_name(content.name + suffix)
         if beside.is_file() and _is_hot(beside):
             raise InputError(f"{path}: still being written ({beside.name} is next to it)")
+    # Without a journal, pages are in the file before the header counts them.
+    if valid and pages and page * (pages + 1) <= size:
+        raise InputError(
+            f"{path}: was copied while it was written "
+            f"({size:,} bytes, of which its header counts {page * pages:,}); copy it again"
+        )
 
 
 def _is_hot(beside: Path) -> bool:
