@@ -232,3 +232,18 @@ def test_lines_between_those_of_a_program_that_prints_more() -> None:
     assert load.requests == [Request(sent_ns=1, end_ns=2)]
     with pytest.raises(ValueError, match="not a request"):
         loads_of(['{"sent_ns": 1}'], only_json=False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"end_ns": 2**70}, {"token_ns": [2**70]}, {"status": 2**64}, {"bytes": 2**64}],
+)
+def test_numbers_out_of_range_are_refused(
+    changed: dict[str, Any], store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "requests.jsonl"
+    line = {"planned_ns": 1, "sent_ns": 2, "end_ns": 2**71, "status": 200, **changed}
+    path.write_text(json.dumps(line) + "\n")
+    with pytest.raises(InputError, match="is out of range"):
+        ingest(path, store)
+    assert store.report_ids() == []

@@ -40,11 +40,27 @@ def read_loads(form: str, content: Path, path: Path) -> Sequence[Load]:
     Raises InputError with one sentence if the file is not of this format.
     """
     try:
-        return READERS[form](content, path.parent)
+        loads = READERS[form](content, path.parent)
+        for load in loads:
+            _check_range(load)
+        return loads
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text") from error
     except ValueError as error:
         raise InputError(f"{path}: {brief(error, 300)}") from error
+
+
+#: Times, ns, and counts whose differences can be stored.
+_MOST = 2**62
+
+
+def _check_range(load: Load) -> None:
+    """Raise ValueError for a number that no clock and no server has."""
+    for about in (load, *load.requests):
+        for name, value in vars(about).items():
+            numbers = value if name == "token_ns" else (value,)
+            if wrong := [n for n in numbers if isinstance(n, int) and not -_MOST < n < _MOST]:
+                raise ValueError(f"{name} {brief(wrong[0], 30)} is out of range")
 
 
 def _text(path: Path) -> str:
