@@ -21,7 +21,7 @@ LOADED := torch, triton, sympy, pandas, scipy.stats, matplotlib.pyplot, mcp.serv
 # a Python that is told to write nothing would compile it in each of the many processes here.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-lowest ready check lint system soak fuzz bench docs site examples clean
+.PHONY: demo test test-lowest ready check lint system soak soak-batch fuzz bench docs site examples clean
 
 demo: $(VENV)/.installed
 	$(BIN)/perfpipe run workloads/gemm.yaml --html demo/report.html --md demo/report.md
@@ -67,7 +67,7 @@ test-lowest: $(VENV)/bin/python system
 	LD_PRELOAD=$(JEMALLOC) $(LOWEST)/bin/python -m pytest -n 3 --dist worksteal
 
 # A batch of a thousand tasks on a cluster that fails meanwhile.
-soak: ready
+soak-batch: ready
 	$(BIN)/python -m pytest -m soak
 
 # Mutated inputs of every format, each refused in a sentence or read with rows that add up; the same
@@ -76,6 +76,11 @@ SECONDS ?= 600
 SEED ?= 1
 fuzz: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --seed $(SEED)
+
+# Mutated inputs, killed commands, callers at once, and a process that must not grow; what is wrong
+# is printed with its seed, and its input is kept in build/soak.
+soak: $(VENV)/.installed-dev
+	$(BIN)/python tests/soak.py --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_ingest.py

@@ -1,6 +1,6 @@
 """Kills commands at random moments, and checks that nothing is lost, half or left over.
 
-    python tests/kills.py --count 100 [--seconds S] [--seed 1] [ingest run report compact collect]
+    python tests/kills.py --count 100 [--seconds S] [--seed 1] [ingest run report compact ...]
 
 Each kind is killed COUNT times by SIGKILL, some time after its start, up to as long as it takes;
 after --seconds no further one begins.
@@ -140,6 +140,8 @@ KINDS: dict[str, Kind] = {
     "report": (_filled, ("report", "--html", "r.html", "--md", "r.md", "--figures", "svg")),
     "compact": (_filled, ("store", "compact", "--grace", "0")),
     "collect": (_batch, ("batch", "_collect", "batch-1", "1")),
+    "scrub": (lambda _: None, ("scrub", "ops.sqlite", "--to", "clean.sqlite", "--force")),
+    "export": (_filled, ("export", "perfetto", "--output", "trace.json.gz")),
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """A thousand tasks on a real Slurm that fails meanwhile: nothing is lost, nothing is done twice.
 
-Run by `make soak`, which takes minutes.
+Run by `make soak-batch`, which takes minutes.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ from fuzz.mutations import MAKERS
 from fuzz.running import Order, run
 from perfpipe.pipelines.console import say
 
+#: Seconds between two lines about the progress.
+PROGRESS_S = 30.0
+
 
 def main() -> int:
     """Run inputs of each format in turn; say what is wrong, and how many there were."""
@@ -38,10 +41,15 @@ def main() -> int:
                     return
                 yield Order(chosen.seed, form, number, chosen.report)
 
+    said = time.monotonic()
     outcomes: dict[str, Counter[str]] = {form: Counter() for form in forms}
     wrong = 0
     for judged in run(orders(), jobs=chosen.jobs):
         outcomes[judged.order.form][judged.outcome] += 1
+        if time.monotonic() - said > PROGRESS_S:
+            said = time.monotonic()
+            inputs = sum(found.total() - found["WRONG"] for found in outcomes.values())
+            say(f"{inputs:,} inputs, seed {chosen.seed}: {wrong} with something wrong")
         if judged.wrong:
             wrong += 1
             outcomes[judged.order.form]["WRONG"] += 1

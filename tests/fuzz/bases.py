@@ -105,3 +105,9 @@ tasks:
   failure: program
   error: exit code 1
 """
+
+
+@cache
+def loads() -> tuple[str, ...]:
+    """Return the lines of a load with few requests."""
+    return tuple(_fixture("serving/loads.jsonl").decode().splitlines(keepends=True)[: ROWS + 1])

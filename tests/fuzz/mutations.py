@@ -273,6 +273,42 @@ def recording(chance: random.Random, folder: Path) -> Path:
     return path
 
 
+def serving(chance: random.Random, folder: Path) -> Path:
+    """Write requests of a load generator with changed values, lines or bytes."""
+    lines = list(bases.loads())
+    for _ in range(chance.choice([1, 1, 3, 10])):
+        at = chance.randrange(len(lines))
+        document = json.loads(lines[at])
+        match chance.choice(["value", "value", "value", "drop", "twice", "cut"]):
+            case "value":
+                _node_changed(document, chance)
+                lines[at] = json.dumps(document) + "\n"
+            case "drop" if len(lines) > 1:
+                del lines[at]
+            case "twice":
+                lines.insert(at, lines[at])
+            case "cut" if at == len(lines) - 1:
+                lines[at] = lines[at][: chance.randrange(len(lines[at]))]
+                break
+    content = "".join(lines).encode()
+    path = folder / "input.jsonl"
+    path.write_bytes(damaged(content, chance) if chance.random() < 0.3 else content)
+    return path
+
+
+#: How a report of nsys begins.
+REPORT = b"NVIDIA Tegra Profiler Report\n"
+
+
+def nsys_rep(chance: random.Random, folder: Path) -> Path:
+    """Write a report for which `running.exported` stands for `nsys export`."""
+    content = REPORT + sqlite(chance, folder).read_bytes()
+    (folder / "input.sqlite").unlink()
+    path = folder / "input.nsys-rep"
+    path.write_bytes(damaged(content, chance) if chance.random() < 0.3 else content)
+    return path
+
+
 _PACK: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("xz", lambda content: lzma.compress(content, preset=0)),
     ("gz", lambda content: gzip.compress(content, 1, mtime=0)),
@@ -282,7 +318,7 @@ _PACK: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
 
 def packed(chance: random.Random, folder: Path) -> Path:
     """Write a compressed input; it, or what is in it, is damaged, or followed by something."""
-    inner = chance.choice([sqlite, csv_raw, kineto])(chance, folder)
+    inner = chance.choice([sqlite, csv_raw, kineto, serving])(chance, folder)
     kind, pack = chance.choice(_PACK)
     content = pack(inner.read_bytes())
     match chance.choice(["damage", "damage", "whole", "twice", "behind", "zeros"]):
@@ -307,6 +343,8 @@ MAKERS: dict[str, Maker] = {
     "csv-details": csv_details,
     "ncu-rep": ncu_rep,
     "kineto": kineto,
+    "serving": serving,
+    "nsys-rep": nsys_rep,
     "recording": recording,
     "packed": packed,
 }

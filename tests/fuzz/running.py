@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.counting import differences
-from fuzz.mutations import MAKERS
-from perfpipe.errors import PerfpipeError
+from fuzz.mutations import MAKERS, REPORT
+from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.ingest.reading import ingest
 from perfpipe.pipelines.recording import load_recording
 from perfpipe.pipelines.reporting import make_report
@@ -103,6 +103,7 @@ def _judged(order: Order, path: Path, base: Path) -> Judged:
     size = sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
     if grown > FIXED_BYTES + TIMES * size:
         wrong.append(f"{grown >> 20} MB of memory for {size:,} bytes")
+    shutil.rmtree(base / "exported", ignore_errors=True)
     left = [*store.leftovers(), *(base / "tmp").iterdir()]
     wrong += [f"left behind: {file.name}" for file in left]
     wrong += [f"store: {fault}" for _, fault in verify(store) if fault]
@@ -116,11 +117,23 @@ def _read(order: Order, path: Path, store: Store) -> list[str]:
         inside = path.resolve()
         files = [(path / name).resolve() for task in tasks for name in task.files]
         return [f"outside: {file}" for file in files if not file.is_relative_to(inside)]
-    report = ingest(path, store).report_id
+    report = ingest(path, store, export=exported).report_id
     wrong = differences(path, store.manifest(report))
     if order.reported:
         make_report(store, [report])
     return wrong
+
+
+def exported(report: Path) -> Path:
+    """Stand for `nsys export`, which fails where the report is damaged."""
+    content = report.read_bytes()
+    if not content.startswith(REPORT):
+        raise TaskFailed(f"{report}: nsys export failed: the report is damaged")
+    folder = report.parent.parent / "exported"
+    folder.mkdir(exist_ok=True)
+    database = folder / "export.sqlite"
+    database.write_bytes(content.removeprefix(REPORT))
+    return database
 
 
 def _of_sentence(text: str, path: Path) -> list[str]:

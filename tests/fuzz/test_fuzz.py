@@ -11,7 +11,7 @@ from fuzz.running import Judged, Order, run
 
 SEED = 20_261_122
 
-#: How many of each, 170 in all; those that take longest are fewest.
+#: How many of each, 195 in all; those that take longest are fewest.
 INPUTS = {
     "sqlite": 12,
     "parquetdir": 8,
@@ -19,6 +19,8 @@ INPUTS = {
     "csv-details": 25,
     "ncu-rep": 10,
     "kineto": 25,
+    "serving": 15,
+    "nsys-rep": 10,
     "recording": 20,
     "packed": 40,
 }
