@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, ToolMissing, brief
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.formats import FORMATS
@@ -13,7 +14,7 @@ from perfpipe.ingest.inputs import check_unchanged, hashed, identify, opened
 from perfpipe.ingest.outcome import Outcome, known
 from perfpipe.ingest.source import Input
 from perfpipe.ingest.workers import Workers
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 
 def ingest(

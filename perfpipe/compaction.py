@@ -20,6 +20,7 @@ from perfpipe.catalogue import CATALOGUE as CATALOGUE_TABLES
 from perfpipe.catalogue import MANIFEST_COLUMNS, gap_rows, manifest_row
 from perfpipe.database import ColumnSpec, create_table, first_lines, open_database, quote
 from perfpipe.errors import StoreError
+from perfpipe.inuse import busy, reading
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import SCHEMA_VERSION, schema_signature, tables
 from perfpipe.paths import pattern_of
@@ -44,6 +45,9 @@ _GROWTH = 2
 #: Rows of a row group, few enough that a query of one report reads little; of the catalogue, whose
 #: manifests have some kB each.
 _ROW_GROUP, _OF_CATALOGUE = 32_768, 1_024
+
+#: Attempts while other commands change the reports.
+_ATTEMPTS = 5
 
 #: Row groups that are sorted at a time.
 _AT_ONCE = 64
@@ -70,41 +74,63 @@ def compact(store: Store, grace_s: float) -> Compacted:
     Raises StoreError if the store cannot be read or written; the store then does not change.
     """
     swept = sweep(store)
-    try:
-        added, merged, segment = _gather(store)
-    except StoreError:
-        # Files may have the right size and the wrong content.
-        damaged = damage(store, [manifest.report_id for manifest in _small(store)])
-        if not damaged:
-            raise
-        for report_id, fault in damaged.items():
-            store.set_aside(report_id, fault)
-        added, merged, segment = _gather(store)
+    with reading(store.root):
+        added, merged, segment = _gather_again(store)
     return Compacted(added, merged, segment, [*swept, *remove_replaced(store, grace_s)])
+
+
+def _gather_again(store: Store) -> tuple[int, int, Segment | None]:
+    """Do what `_gather` does; again without damaged reports, or if others changed the store."""
+    for _ in range(_ATTEMPTS):
+        before = _state(store)
+        try:
+            return _gather(store)
+        except StoreError:
+            # Files may have the right size and the wrong content.
+            own, _held = _candidates(store)
+            damaged = damage(store, [manifest.report_id for manifest in own])
+            if not damaged and _state(store) == before:
+                raise
+            for report_id, fault in damaged.items():
+                store.set_aside(report_id, fault)
+    raise busy(store.root)
+
+
+def _state(store: Store) -> dict[str, int]:
+    """Return the reports, with a value that changes when one is written or moved."""
+    own, held = store.reports_by_place()
+    found = {report: store.written_at(report) for report in own}
+    return found | {report: 0 for reports in held.values() for report in reports}
 
 
 def _gather(store: Store) -> tuple[int, int, Segment | None]:
     """Combine small reports and segments in a segment; return their numbers and the segment."""
-    if not _small(store) and not _to_merge(store.reports_in_segments(), 0):
+    own, held = _candidates(store)
+    if not own and not _to_merge(held, 0):
         return 0, 0, None
     with store.new_segment() as directory:
         # Listed again: reports that Store.remove removes from now on are hidden.
-        own = _small(store)
-        held = store.reports_in_segments()
+        own, held = _candidates(store)
         merged = {s: held[s] for s in _to_merge(held, len(own))}
         if not own and not merged:
             return 0, 0, None
-        _write(store, directory, own, merged)
+        sources = {
+            report_id: at
+            for segment, reports in merged.items()
+            for report_id, at in segment.sources.items()
+            if report_id in reports
+        } | {m.report_id: store.written_at(m.report_id) for m in own}
+        _write(store, directory, own, merged, sources)
         return len(own), len(merged), store.publish_segment(directory)
 
 
-def _small(store: Store) -> list[Manifest]:
-    """Return the reports that are only in their own directories and are small enough."""
-    own = frozenset(store.own_report_ids()).difference(*store.reports_in_segments().values())
+def _candidates(store: Store) -> tuple[list[Manifest], dict[Segment, frozenset[str]]]:
+    """Return small reports that are read from their own directories, and the segments."""
+    own, held = store.reports_by_place()
     manifests, damaged = store.own_manifests(sorted(own))
     for report_id, fault in damaged.items():
         store.leave_out(report_id, fault)
-    return [m for m in manifests if sum(table.bytes for table in m.tables.values()) <= LARGEST]
+    return [m for m in manifests if sum(t.bytes for t in m.tables.values()) <= LARGEST], held
 
 
 def _to_merge(held: Mapping[Segment, frozenset[str]], added: int) -> list[Segment]:
@@ -131,6 +157,7 @@ def _write(
     directory: Path,
     own: Sequence[Manifest],
     merged: Mapping[Segment, frozenset[str]],
+    sources: Mapping[str, int],
 ) -> None:
     """Write the files of a segment and its index."""
     import duckdb
@@ -157,7 +184,7 @@ def _write(
             ) from error
     _check(files, stated)
     replaces = frozenset(segment.segment_id for segment in merged)
-    Segment(directory, reports, replaces, tuple(files)).write_index(directory)
+    Segment(directory, reports, replaces, tuple(files), sources).write_index(directory)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
+from io import BufferedReader
 from pathlib import Path
 
 from perfpipe.owner import own_name
@@ -14,6 +17,21 @@ from perfpipe.owner import own_name
 def packaged(package: str, *path: str) -> str:
     """Return the text of a file that comes with a package, by its path there."""
     return resources.files(package).joinpath(*path).read_text(encoding="utf-8")
+
+
+def text_of(path: Path, encoding: str = "utf-8") -> str:
+    """Return the text of a regular file; OSError for anything else, such as a pipe without end."""
+    with open_regular(path) as file:
+        return file.read().decode(encoding)
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading; OSError for anything else, at once."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(opened, "rb")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfpipe.errors import InputError, OtherVersion, StoreError, os_error_sentence
-from perfpipe.files import replacing
+from perfpipe.files import replacing, text_of
 from perfpipe.model import SCHEMA_VERSION
 
 
@@ -34,7 +34,7 @@ def json_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises InputError if the file cannot be read, or a line is not a `what`.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = text_of(path).splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text") from error
     except OSError as error:
@@ -55,7 +55,7 @@ def json_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Read a JSON object; raises StoreError with one sentence on failure."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(text_of(path))
     except OSError as error:
         raise StoreError(os_error_sentence(error, f"cannot read the {what}")) from error
     except (ValueError, RecursionError) as error:

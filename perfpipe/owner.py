@@ -35,22 +35,31 @@ def owner_of(name: str) -> tuple[str, int] | None:
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the owner of a name is known to have ended.
+    """Return whether the owner of a name is known to have ended."""
+    return _lives(name) is False
 
-    That is unknown for other machines and containers.  A process with the same number that started
-    later is a different process.
+
+def is_at_work(name: str) -> bool:
+    """Return whether the owner of a name is known to be running."""
+    return _lives(name) is True
+
+
+def _lives(name: str) -> bool | None:
+    """Return whether the owner of a name runs; None for other machines and containers.
+
+    A process with the same number that started later is a different process.
     """
     found = _MARK.search(name)
     if not found or (found["host"], found["space"]) != (host(), _space()):
-        return False
+        return None
     pid = int(found["pid"])
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return True
+        return False
     except (PermissionError, OverflowError):
         pass
-    return _started(pid) != found["started"]
+    return _started(pid) == found["started"]
 
 
 @cache

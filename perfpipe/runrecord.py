@@ -5,8 +5,10 @@ Fields with column metadata are columns of the table `runs` or `run_tasks`.
 
 from __future__ import annotations
 
+import math
 import statistics
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,15 @@ class Validation(Stated):
 _TEXTS = ("label", "params", "error", "notes", "variant", "software")
 
 
+#: Fields with times, and with lists of times.
+_TIMES = ("times_ms", "launches_ms", "confirm_ms", "seconds")
+
+
+def _flat(times: Iterable[float | tuple[float, ...]]) -> Iterator[float]:
+    for one in times:
+        yield from one if isinstance(one, tuple) else (one,)
+
+
 def _set(record: object, values: dict[str, Any]) -> None:
     for name, value in values.items():
         object.__setattr__(record, name, value)
@@ -323,6 +334,9 @@ class TaskResult:
     def __post_init__(self) -> None:
         own = {name: hidden(getattr(self, name)) for name in _TEXTS}
         _set(self, {**own, "command": hide_words(self.command)})
+        for name in _TIMES:
+            if not all(map(math.isfinite, _flat(getattr(self, name)))):
+                raise ValueError(f"{name} has a value that is not a finite number")
 
     @property
     def done(self) -> bool:
@@ -410,6 +424,10 @@ class RunRecord:
     def launched(self) -> bool:
         """Whether programs were launched to be measured from start to end."""
         return self.collector not in ("replay", ATTACH, DETACH)
+
+    def interrupted(self) -> RunRecord:
+        """Return the record of this run if its process ended early."""
+        return replace(self, status="interrupted")
 
     def write(self, path: Path) -> None:
         """Write the record and its directory; raises StoreError for an unusable run id."""

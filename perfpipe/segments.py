@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -48,12 +48,16 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment on disk; `path` is its directory, `replaces` names segments that it holds."""
+    """A segment on disk; `path` is its directory, `replaces` names segments that it holds.
+
+    `sources` has the reports that it was made from, by when their directories were written.
+    """
 
     path: Path
     reports: frozenset[str]
     replaces: frozenset[str]
     files: tuple[SegmentFile, ...]
+    sources: Mapping[str, int] = field(default_factory=dict, hash=False, compare=False)
 
     @property
     def segment_id(self) -> str:
@@ -67,6 +71,7 @@ class Segment:
             "replaces": sorted(self.replaces),
             "files": [asdict(file) for file in self.files],
             "reports": sorted(self.reports),
+            "sources": dict(sorted(self.sources.items())),
         }
         write_json(directory / INDEX, record)
 
@@ -100,12 +105,14 @@ def _read(path: Path) -> Segment:
     try:
         files = tuple(SegmentFile(**file) for file in record["files"])
         reports, replaces = frozenset(record["reports"]), frozenset(record["replaces"])
-    except (KeyError, TypeError) as error:
+        # Older segments state none.
+        sources = {report: int(at) for report, at in record.get("sources", {}).items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path / INDEX}: not a complete segment ({error})") from error
     for name in (*reports, *replaces, *(file.file for file in files)):
         if not is_plain(name):
             raise StoreError(f"{path / INDEX}: {name!r} is not a plain file name")
-    return Segment(path, reports, replaces, files)
+    return Segment(path, reports, replaces, files, sources)
 
 
 def segment_manifests(segment: Segment, report_ids: Collection[str]) -> Iterator[Manifest]:

@@ -42,10 +42,7 @@ class Snapshot:
     @classmethod
     def of(cls, store: Store, wanted: Collection[str] | None = None) -> Snapshot:
         """Return the reports of a store, or only the wanted ones."""
-        # Own directories first: a report is in a segment before its own directory is removed.
-        own = frozenset(store.own_report_ids())
-        segments = store.reports_in_segments()
-        own -= frozenset[str]().union(*segments.values())
+        own, segments = store.reports_by_place()
         aside = store.set_aside_ids()
         if wanted is not None:
             own &= {*wanted}

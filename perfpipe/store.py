@@ -18,10 +18,13 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from perfpipe import searchrecord, trialrecord
-from perfpipe.errors import OtherVersion, StoreError, os_error_sentence
-from perfpipe.files import printable, replacing
+from perfpipe.claims import is_abandoned
+from perfpipe.directories import TRASH, WRITING, new_directory, published, storing
+from perfpipe.errors import OtherVersion, StoreError
+from perfpipe.exchanging import put
+from perfpipe.files import printable, replacing, text_of
 from perfpipe.manifest import Manifest
-from perfpipe.owner import own_name
+from perfpipe.owner import is_at_work, own_name
 from perfpipe.paths import is_plain
 from perfpipe.runrecord import RunRecord
 from perfpipe.scratch import remove_tree
@@ -36,10 +39,6 @@ DEFAULT_STORE = "perfpipe-store"
 
 #: Prints warnings to stderr, also in notebooks.
 log = logging.getLogger(__name__)
-
-#: Name prefixes of directories that are being written or removed; the id follows.
-WRITING = ".tmp-"
-TRASH = ".trash-"
 
 #: Directory with an empty file for each program that `perfpipe run --detach` started, until its end
 #: is recorded.
@@ -64,7 +63,7 @@ class Store:
         self.searches_dir = searchrecord.directory(self.root)
         self.segments_dir = self.root / "segments"
         self.removed_dir = self.root / "removed"
-        self._aside = SetAside(self._written_at)
+        self._aside = SetAside(self.written_at)
         self._warned: set[str] = set()
 
     @classmethod
@@ -95,18 +94,28 @@ class Store:
 
     def report_ids(self) -> list[str]:
         """Return the ids of the published reports, sorted."""
-        # In this order: a report is in a segment before its own directory is removed.
-        own = self.own_report_ids()
-        return sorted({*own}.union(*self.reports_in_segments().values()))
+        own, segments = self.reports_by_place()
+        return sorted(own.union(*segments.values()))
+
+    def reports_by_place(self) -> tuple[frozenset[str], dict[Segment, frozenset[str]]]:
+        """Return the reports that are read from their own directories, and from segments."""
+        own = {*self.own_report_ids()}
+        segments = self.reports_in_segments()
+        # A report is in a segment before its own directory is removed, and has its own directory
+        # before it is hidden in a segment.
+        own |= {*self.own_report_ids()}
+        return frozenset(own.difference(*segments.values())), segments
 
     def own_report_ids(self) -> list[str]:
         """Return the ids of reports with their own directories, sorted."""
-        return _published(self.reports_dir)
+        return published(self.reports_dir)
 
     def has_report(self, report_id: str) -> bool:
         """Return whether a report is published."""
-        own = (self.reports_dir / report_id).is_dir()
-        return own or any(report_id in held for held in self.reports_in_segments().values())
+        if (self.reports_dir / report_id).is_dir():
+            return True
+        own, segments = self.reports_by_place()
+        return report_id in own.union(*segments.values())
 
     def segments(self) -> list[Segment]:
         """Return the segments, without those that another segment replaces.
@@ -126,7 +135,7 @@ class Store:
     def _look_at_segments(self) -> tuple[list[Segment], dict[str, str]]:
         """Return the segments that can be read, and why others cannot."""
         for attempts in range(_ATTEMPTS, 0, -1):
-            paths = [self.segments_dir / name for name in _published(self.segments_dir)]
+            paths = [self.segments_dir / name for name in published(self.segments_dir)]
             found, damaged = [], {}
             for path in paths:
                 try:
@@ -159,7 +168,7 @@ class Store:
     def alias(self, file_sha256: str) -> str | None:
         """Return the report of a compressed file, so that it is not expanded again."""
         try:
-            name = (self.root / "inputs" / file_sha256).read_text(encoding="ascii").strip()
+            name = text_of(self.root / "inputs" / file_sha256, "ascii").strip()
         except (OSError, UnicodeDecodeError):
             return None
         return name if is_plain(name) else None
@@ -173,11 +182,19 @@ class Store:
 
     def manifest(self, report_id: str) -> Manifest:
         """Return a report's manifest; raises StoreError if the report cannot be read."""
-        self._check_readable(report_id)
-        for segment, held in self.reports_in_segments().items():
-            if report_id in held:
-                return next(segment_manifests(segment, [report_id]))
-        return self._own_manifest(report_id)
+        for attempts in range(_ATTEMPTS, 0, -1):
+            self._check_readable(report_id)
+            own, segments = self.reports_by_place()
+            try:
+                for segment, held in segments.items():
+                    if report_id in held:
+                        return next(segment_manifests(segment, [report_id]))
+                return self._own_manifest(report_id)
+            except StoreError:
+                # It moved to another place since.
+                if attempts == 1 or self.reports_by_place() == (own, segments):
+                    raise
+        raise AssertionError("unreachable")
 
     def manifests(self) -> list[Manifest]:
         """Return the manifests of the reports that can be read, by report id.
@@ -188,8 +205,7 @@ class Store:
 
     def each_manifest(self, wanted: Collection[str] | None = None) -> Iterator[Manifest]:
         """Yield what `manifests` returns, or of it the wanted ones, not all of them in memory."""
-        segments = self.reports_in_segments()
-        own = frozenset(self.own_report_ids()).difference(*segments.values())
+        own, segments = self.reports_by_place()
         if wanted is not None:
             own &= {*wanted}
             segments = {segment: held & {*wanted} for segment, held in segments.items()}
@@ -228,6 +244,17 @@ class Store:
 
     def _own_manifest(self, report_id: str) -> Manifest:
         """Return the manifest of a report with its own directory; StoreError for a damaged one."""
+        for attempts in range(_ATTEMPTS, 0, -1):
+            at = self.written_at(report_id)
+            try:
+                return self._read_manifest(report_id)
+            except StoreError:
+                # Another one has taken its place since.
+                if attempts == 1 or self.written_at(report_id) == at:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _read_manifest(self, report_id: str) -> Manifest:
         path = self.manifest_path(report_id)
         manifest = Manifest.read(path)
         if manifest.report_id != report_id:
@@ -277,8 +304,8 @@ class Store:
         if fault := self._aside.fault(report_id):
             raise StoreError(fault)
 
-    def _written_at(self, report_id: str) -> int:
-        """Return a value that changes when a report is rewritten."""
+    def written_at(self, report_id: str) -> int:
+        """Return a value that changes when a report is rewritten; 0 without its own directory."""
         try:
             return (self.reports_dir / report_id).stat().st_mtime_ns
         except OSError:
@@ -305,12 +332,12 @@ class Store:
 
     def run_ids(self) -> list[str]:
         """Return the ids of the recorded runs, sorted; a launch that ended early has no record."""
-        found = _published(self.runs_dir)
+        found = published(self.runs_dir)
         return [run_id for run_id in found if (self.runs_dir / run_id / "run.json").exists()]
 
     def batch_ids(self) -> list[str]:
         """Return the ids of the batches, sorted."""
-        return _published(self.batches_dir)
+        return published(self.batches_dir)
 
     def runs(self) -> list[RunRecord]:
         """Return the run records, oldest first; damaged records are skipped with a warning."""
@@ -323,8 +350,14 @@ class Store:
         return sorted(records, key=lambda run: (run.started_at, run.run_id))
 
     def run(self, run_id: str) -> RunRecord:
-        """Return one run record; raises StoreError if it is damaged or has another version."""
-        return RunRecord.read(self.runs_dir / run_id / "run.json")
+        """Return one run record; raises StoreError if it is damaged or has another version.
+
+        A run whose process was killed is interrupted.
+        """
+        record = RunRecord.read(self.runs_dir / run_id / "run.json")
+        if record.status == "running" and is_abandoned(self.runs_dir / run_id):
+            return record.interrupted()
+        return record
 
     def write_run(self, record: RunRecord) -> Path:
         """Write a run record atomically and return its directory."""
@@ -373,13 +406,13 @@ class Store:
     @contextlib.contextmanager
     def new_report(self, report_id: str) -> Iterator[Path]:
         """Yield a temporary directory for a report; it is removed unless `publish` moved it."""
-        with _new_directory(self.reports_dir, report_id) as directory:
+        with new_directory(self.reports_dir, report_id) as directory:
             yield directory
 
     @contextlib.contextmanager
     def new_segment(self) -> Iterator[Path]:
         """Yield a temporary directory for a segment; it is removed unless it was published."""
-        with _new_directory(self.segments_dir, uuid.uuid4().hex[:12]) as directory:
+        with new_directory(self.segments_dir, uuid.uuid4().hex[:12]) as directory:
             yield directory
 
     def publish_segment(self, directory: Path) -> Segment:
@@ -397,19 +430,16 @@ class Store:
         replace = replace or self.is_damaged(manifest.report_id)
         with storing(final):
             manifest.write(directory / "manifest.json")
-            if replace and final.exists():
-                trash = self.trash_of(final)
-                with contextlib.suppress(FileNotFoundError):
-                    final.rename(trash)
-                    shutil.rmtree(trash, ignore_errors=True)
+            if replace:
+                put(directory, final, self.trash_of)
+                self._take_out(manifest.report_id)
+                return True
             try:
                 directory.rename(final)
             except OSError:
                 if not final.is_dir():
                     raise
                 return False
-            if replace:
-                self._take_out(manifest.report_id)
         return True
 
     def remove(self, report_id: str) -> None:
@@ -454,42 +484,12 @@ class Store:
         parents = (self.reports_dir, self.segments_dir, self.batches_dir)
         return [path for parent in parents for path in self._temporary(parent)]
 
+    def abandoned(self) -> list[Path]:
+        """Return temporary directories, without those of writers that run on this machine."""
+        return [path for path in self.leftovers() if not is_at_work(path.name)]
+
     @staticmethod
     def _temporary(directory: Path) -> list[Path]:
         if not directory.is_dir():
             return []
         return sorted(p for p in directory.iterdir() if p.name.startswith((WRITING, TRASH)))
-
-
-@contextlib.contextmanager
-def _new_directory(parent: Path, name: str) -> Iterator[Path]:
-    directory = parent / own_name(f"{WRITING}{name}")
-    with storing(directory):
-        directory.mkdir(parents=True)
-    try:
-        with storing(directory):
-            yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Turn an operating-system error while writing the store into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        sentence = os_error_sentence(error, f"cannot write the store at {path.parent}:")
-        raise StoreError(f"{sentence}; nothing was changed") from error
-
-
-def _published(directory: Path) -> list[str]:
-    try:
-        # Links lead elsewhere.
-        found = os.scandir(directory)
-        names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StoreError(os_error_sentence(error, "cannot read the store")) from error
-    return sorted(name for name in names if not name.startswith("."))

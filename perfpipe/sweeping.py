@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from perfpipe.claims import CLAIM
+from perfpipe.directories import TRASH, WRITING
 from perfpipe.errors import StoreError
 from perfpipe.owner import has_ended
 from perfpipe.provenance import utc_now
-from perfpipe.store import TRASH, WRITING, Store
-
-#: Name prefix of a claim: a process works on the run or batch of this directory.
-CLAIM = "claim"
+from perfpipe.runrecord import RunRecord
+from perfpipe.store import Store
 
 #: Directories of small files.
 _FILES = ("inputs", "baselines", "calibrations", "trials")
@@ -37,10 +37,14 @@ def sweep(store: Store) -> list[Path]:
     for parent in (store.runs_dir, store.batches_dir):
         for directory in _directories(parent):
             removed += [path for path in _ended(directory, WRITING) if _remove(path)]
-            for claim in _ended(directory, CLAIM):
-                if parent == store.runs_dir:
-                    _interrupt(store, directory.name)
-                removed += [claim] if _remove(claim) else []
+            claims = [*_ended(directory, CLAIM)]
+            if claims and parent == store.runs_dir and not _interrupt(store, directory.name):
+                continue
+            removed += [claim for claim in claims if _remove(claim)]
+            if claims:
+                with contextlib.suppress(OSError):
+                    # Of a process that was killed before it recorded anything.
+                    directory.rmdir()
     return removed
 
 
@@ -68,9 +72,14 @@ def _remove(path: Path) -> bool:
     return not path.exists()
 
 
-def _interrupt(store: Store, run_id: str) -> None:
-    """Record a run as interrupted if its process could not do so."""
+def _interrupt(store: Store, run_id: str) -> bool:
+    """Record a run as interrupted if its process could not do so; return whether that is done."""
+    path = store.runs_dir / run_id / "run.json"
+    if not path.exists():
+        return True
     with contextlib.suppress(StoreError, OSError):
-        record = store.run(run_id)
+        record = RunRecord.read(path)
         if record.status == "running":
             store.write_run(replace(record, status="interrupted", ended_at=utc_now()))
+        return True
+    return False

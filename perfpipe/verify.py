@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,12 +10,16 @@ from perfpipe import baselinerecord, calibrationrecord, searchrecord, trialrecor
 from perfpipe.batchrecord import Batch, read_record
 from perfpipe.database import first_lines, open_database, quote
 from perfpipe.errors import StoreError
+from perfpipe.inuse import busy
 from perfpipe.manifest import Manifest, StoredTable
 from perfpipe.model import SCHEMA_VERSION, tables
 from perfpipe.paths import pattern_of
 from perfpipe.segments import Segment, segment_manifests
 from perfpipe.store import Store
 from perfpipe.work import read_work, work_files
+
+#: Attempts to check what changes meanwhile.
+_ATTEMPTS = 5
 
 
 def verify(store: Store) -> Iterator[tuple[str, str | None]]:
@@ -24,21 +28,57 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
     Each table must exist with the size, checksum, rows, columns and schema version of the manifest
     and the data model; a segment must hold the rows in its manifests.
     """
-    known = frozenset(store.report_ids())
-    checks: list[tuple[str, Iterable[str]]] = [
-        *((report_id, _report_faults(store, report_id)) for report_id in store.own_report_ids()),
-        *((segment.segment_id, _segment_faults(segment)) for segment in store.segments()),
-        *((segment_id, [fault]) for segment_id, fault in store.damaged_segments().items()),
-        *((run_id, _run_faults(store, run_id, known)) for run_id in store.run_ids()),
-        *((name, _record_faults(read)) for name, read in _records(store)),
+    own, segments, damaged = store.own_report_ids(), store.segments(), store.damaged_segments()
+    checks: list[tuple[str, Path, Callable[[], Iterable[str]]]] = [
+        *((name, store.reports_dir / name, partial(_report_faults, store, name)) for name in own),
+        *((one.segment_id, one.path, partial(_segment_faults, one)) for one in segments),
+        *(
+            (name, store.segments_dir / name, lambda why=why: [why])
+            for name, why in damaged.items()
+        ),
+        *(
+            (name, store.runs_dir / name, partial(_run_faults, store, name))
+            for name in store.run_ids()
+        ),
+        *((name, store.root, partial(_record_faults, read)) for name, read in _records(store)),
     ]
-    for name, faults in checks:
-        found: list[str | None] = []
-        try:
-            found += faults
-        except StoreError as error:
-            found.append(str(error))
-        yield from ((name, fault) for fault in found or [None])
+    for name, place, faults in checks:
+        yield from ((name, fault) for fault in _settled(store, place, faults))
+
+
+def _settled(
+    store: Store, place: Path, faults: Callable[[], Iterable[str]]
+) -> Sequence[str | None]:
+    """Return the faults of what is at a place, or None; nothing if it was removed meanwhile.
+
+    What changed while it was checked is checked again.
+    """
+    for _ in range(_ATTEMPTS):
+        before = _changed_at(place)
+        found = _found(faults())
+        if not found:
+            return [None]
+        if (after := _changed_at(place)) == before:
+            return found if after else []
+    raise busy(store.root)
+
+
+def _found(faults: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    try:
+        found += faults
+    except StoreError as error:
+        found.append(str(error))
+    return found
+
+
+def _changed_at(place: Path) -> tuple[int, int] | None:
+    """Return a value that changes if a directory is replaced; None if there is none."""
+    try:
+        at = place.stat()
+    except OSError:
+        return None
+    return at.st_ino, at.st_mtime_ns
 
 
 def damage(store: Store, report_ids: Iterable[str]) -> dict[str, str]:
@@ -51,18 +91,20 @@ def damage(store: Store, report_ids: Iterable[str]) -> dict[str, str]:
     found = {}
     for report_id in report_ids:
         segment = held.get(report_id)
-        faults = _segment_faults(segment) if segment else _report_faults(store, report_id)
-        try:
-            fault = next(iter(faults), None)
-        except StoreError as error:
-            fault = str(error)
+        place = segment.path if segment else store.reports_dir / report_id
+        check = (
+            partial(_segment_faults, segment)
+            if segment
+            else partial(_report_faults, store, report_id)
+        )
+        fault = next(iter(_settled(store, place, check)), None)
         if fault is not None:
             found[report_id] = f"segment {segment.segment_id}, {fault}" if segment else fault
     return found
 
 
-def _run_faults(store: Store, run_id: str, known: frozenset[str]) -> Iterator[str]:
-    missing = [report for report in store.run(run_id).reports if report not in known]
+def _run_faults(store: Store, run_id: str) -> Iterator[str]:
+    missing = [report for report in store.run(run_id).reports if not store.has_report(report)]
     if missing:
         yield f"refers to missing reports: {', '.join(missing)}"
 

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perfpipe.decoding import decode
+from perfpipe.directories import storing
 from perfpipe.errors import StoreError
 from perfpipe.jsonfile import read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from perfpipe.claims import CLAIM
+from perfpipe.directories import storing
 from perfpipe.errors import InputError
 from perfpipe.owner import has_ended, host, own_mark, owner_of
-from perfpipe.store import storing
-from perfpipe.sweeping import CLAIM
 
 
 @contextlib.contextmanager
-def claimed(directory: Path) -> Iterator[None]:
+def claimed(directory: Path, unfinished: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Claim a run's directory; InputError names the process that already works on it.
+
+    The claim of `unfinished` work stays, so that the next command notices when this process ends.
 
     A claim is an empty file whose name identifies its owner.  It is made before other claims are
     checked, so that at most one of two processes continues.  Claims of ended processes are removed.
@@ -35,4 +37,8 @@ def claimed(directory: Path) -> Iterator[None]:
             raise InputError(f"{directory.name}: in use by process {owner[1]} on {owner[0]}{end}")
         yield
     finally:
-        own.unlink(missing_ok=True)
+        if not unfinished():
+            own.unlink(missing_ok=True)
+            # Nothing remains where nothing could be written.
+            with contextlib.suppress(OSError):
+                directory.rmdir()

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from perfpipe.analysis.failing import failing
 from perfpipe.database import own_error
-from perfpipe.errors import PerfpipeError, QueryFailed
+from perfpipe.errors import PerfpipeError, QueryFailed, StoreError
+from perfpipe.inuse import busy, reading
 from perfpipe.store import Store
 from perfpipe.verify import damage
 
@@ -28,24 +29,30 @@ def rereading(
     The work is repeated without reports that cannot be read, which are set aside with a warning,
     and if reports vanished because another process removed or re-ingested them.  `queries` are
     queries of perfpipe that the work may run.  Raises what the work raises; a DuckDB error becomes
-    one sentence.
+    one sentence.  If files vanish again and again, the sentence says that the store is busy.
     """
     import duckdb
 
     for attempts in range(_ATTEMPTS, 0, -1):
         try:
-            return work()
+            with reading(store.root):
+                return work()
         except (PerfpipeError, duckdb.Error) as error:
             cause = error if isinstance(error, duckdb.Error) else error.__cause__
             if isinstance(cause, duckdb.InterruptException):
                 raise
-            if attempts > 1 and isinstance(cause, duckdb.Error):
+            vanished = isinstance(cause, duckdb.IOException) or (
+                isinstance(error, StoreError) and isinstance(cause, FileNotFoundError)
+            )
+            if vanished or (attempts > 1 and isinstance(cause, duckdb.Error)):
                 failed = [error.sql] if isinstance(error, QueryFailed) and error.sql else []
                 found = _unreadable(store, reports, cause, [*failed, *queries])
                 for report_id, fault in found.items():
                     store.set_aside(report_id, fault)
-                if found or isinstance(cause, duckdb.IOException):
+                if attempts > 1 and (found or vanished):
                     continue
+                if vanished and not found:
+                    raise busy(store.root) from error
             if isinstance(error, duckdb.Error):
                 raise own_error(error) from error
             raise
@@ -55,7 +62,7 @@ def rereading(
 def _unreadable(
     store: Store,
     reports: Callable[[], Sequence[str]],
-    cause: Exception,
+    cause: BaseException | None,
     queries: Sequence[str],
 ) -> dict[str, str]:
     """Return the reports that made a query fail, and why they cannot be read."""
@@ -64,7 +71,9 @@ def _unreadable(
     if isinstance(cause, duckdb.DataError):
         return failing(store, reports(), queries)
     # Errors of DuckDB for a damaged file; the last is raised if one of its libraries fails.
-    of_files = isinstance(cause, duckdb.IOException | duckdb.InvalidInputException)
+    of_files = isinstance(
+        cause, duckdb.IOException | duckdb.InvalidInputException | FileNotFoundError
+    )
     if of_files or type(cause) is duckdb.Error:
         return damage(store, reports())
     return {}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from perfpipe.directories import storing
 from perfpipe.errors import StoreError
 from perfpipe.pipelines.claim import claimed
 from perfpipe.pipelines.signals import Ended
@@ -16,7 +17,7 @@ from perfpipe.pipelines.tasks import Task
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.runrecord import Recorded, RunRecord, TaskResult
 from perfpipe.secrets import hide_words
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 #: Name of the file with a task's result.
 RESULT = "result.json"
@@ -44,6 +45,8 @@ class Run:
         self.store, self.record = store, record
         # Programs run in the workload's directory, so a relative path would be wrong there.
         self.directory: Path = store.runs_dir.resolve() / record.run_id
+        #: Whether the store says that it is running.
+        self._open = False
 
     @classmethod
     def new(
@@ -137,27 +140,35 @@ class Run:
 
         Raises InputError if another process runs it.
         """
-        with claimed(self.directory):
+        with claimed(self.directory, lambda: self._open):
             yield from self._tracked()
 
     def _tracked(self) -> Iterator[None]:
+        self._open = True
         self.record = replace(self.record, status="running", ended_at=None, tasks=(), reports=())
-        self.write()
+        try:
+            self.write()
+        except StoreError:
+            self._open = False
+            raise
         try:
             yield
+            failed = any(counts_as_failed(task) for task in self.record.tasks)
+            nothing = not any(task.done for task in self.record.tasks)
+            self._end("failed" if failed or nothing else "done")
         except BaseException as error:
-            self.record = replace(self.record, status="interrupted", ended_at=utc_now())
             if isinstance(error, Ended) and self.record.reports:
                 words = ("perfpipe report", self.record.run_id, self.store.option)
                 error.advice = f"; to show what was measured: {' '.join(filter(None, words))}"
             with contextlib.suppress(StoreError):
-                self.write()
+                self._end("interrupted")
             raise
-        failed = any(counts_as_failed(task) for task in self.record.tasks)
-        nothing = not any(task.done for task in self.record.tasks)
-        status = "failed" if failed or nothing else "done"
+
+    def _end(self, status: str) -> None:
+        """Record how the run ended."""
         self.record = replace(self.record, status=status, ended_at=utc_now())
         self.write()
+        self._open = False
 
 
 def result_of(task: Task) -> TaskResult:

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 import perfpipe
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, did_you_mean
 from perfpipe.files import replacing
 from perfpipe.functions import value_of
@@ -25,7 +26,7 @@ from perfpipe.pipelines.api.notebook import source_of
 from perfpipe.pipelines.faults import explain
 from perfpipe.pipelines.tasks import MOST_CONFIGURATIONS, literal
 from perfpipe.pipelines.workload import Workload
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 _DRIVER = Path(perfpipe.__file__).with_name("driver.py")
 

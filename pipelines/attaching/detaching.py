@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfpipe.decoding import decode
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, PerfpipeError, StoreError, TaskFailed, ToolMissing
 from perfpipe.jsonfile import read_json, read_versioned, write_json
 from perfpipe.model import SCHEMA_VERSION
@@ -44,7 +45,7 @@ from perfpipe.pipelines.tools import find_tool, gpus, require_tool
 from perfpipe.provenance import utc, utc_now
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import DETACH, RunRecord, TaskResult
-from perfpipe.store import DETACHED, Store, storing
+from perfpipe.store import DETACHED, Store
 
 #: How a program can be prepared, by --collector.
 PREPARATIONS = ("auto", "nsys", "torch", "timing")

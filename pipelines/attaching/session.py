@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfpipe.cores import cores
+from perfpipe.directories import storing
 from perfpipe.errors import PerfpipeError
 from perfpipe.ingest.attached import MARK, VERSION
 from perfpipe.ingest.nsys.forked_stacks import ForkedStacks, add_to_export
@@ -37,7 +38,7 @@ from perfpipe.provenance import utc_now
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import ATTACH, RunRecord, TaskResult
 from perfpipe.secrets import hide_words
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 #: Timelines, in the order in which they are tried.
 TIMELINES: tuple[Timeline, ...] = (NsysSession(), KinetoDaemon(), KinetoSignal())

@@ -30,8 +30,9 @@ from perfpipe.batchrecord import (
     write_record,
 )
 from perfpipe.decoding import decode
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, StoreError
-from perfpipe.files import replacing
+from perfpipe.files import replacing, text_of
 from perfpipe.jsonfile import json_lines, read_json, write_json
 from perfpipe.owner import own_name
 from perfpipe.paths import is_plain
@@ -39,7 +40,7 @@ from perfpipe.pipelines.runs import RESULT, task_folder
 from perfpipe.pipelines.slurm.options import Slurm
 from perfpipe.pipelines.workload import Workload
 from perfpipe.runrecord import TaskResult
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 _NUMBERED = re.compile(r"\d{4}")
 _ATTEMPT = re.compile(r"(\d+)-(\d+)\.json")
@@ -211,7 +212,7 @@ class BatchDirectory:
                 continue
             text = None
             with contextlib.suppress(FileNotFoundError):
-                text = (folder / name / "job").read_text(encoding="ascii")
+                text = text_of(folder / name / "job", "ascii")
             found.append(Submitted(what, (text or "").strip() or None, text is not None))
         return found
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 
+from perfpipe.directories import storing
 from perfpipe.errors import InputError
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.resuming import adopt_orphans
 from perfpipe.pipelines.batch.state import BatchState, state_of
 from perfpipe.pipelines.claim import claimed
 from perfpipe.pipelines.slurm.client import Cluster
-from perfpipe.store import storing
 from perfpipe.units import counted
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from perfpipe.batchrecord import Attempt, BatchTask, Stage, Submission, TaskSummary
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, PerfpipeError
 from perfpipe.pipelines.batch.disk import BatchDirectory
 from perfpipe.pipelines.batch.freezing import INGEST, task_again
@@ -37,7 +38,6 @@ from perfpipe.pipelines.workload import Execution
 from perfpipe.provenance import utc_now
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import TIME_LIMIT, RunRecord, TaskResult
-from perfpipe.store import storing
 
 #: Results whose reports have not been read yet.
 _PROFILED = "profiled.json"

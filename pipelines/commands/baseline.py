@@ -38,9 +38,9 @@ def baseline_command() -> None:
 def set_command(name: str, runs: tuple[str, ...], store_path: str | None) -> None:
     """Save runs as baseline NAME, replacing any existing baseline of that name."""
     from perfpipe import baselinerecord
+    from perfpipe.directories import storing
     from perfpipe.pipelines.selection import select
     from perfpipe.provenance import utc_now
-    from perfpipe.store import storing
 
     store = resolve_store(store_path, must_exist=True)
     found = select(store, runs)
@@ -85,7 +85,7 @@ def ls_command(as_json: bool, store_path: str | None) -> None:
 def rm_command(names: tuple[str, ...], store_path: str | None) -> None:
     """Remove baselines; their runs are kept."""
     from perfpipe import baselinerecord
-    from perfpipe.store import storing
+    from perfpipe.directories import storing
 
     root = resolve_store(store_path, must_exist=True).root
     for name in names:

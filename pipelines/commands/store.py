@@ -142,7 +142,7 @@ def verify_command(as_json: bool, store_path: str | None) -> None:
     store = resolve_store(store_path, must_exist=True)
     results = list(verify(store))
     faults = [(name, fault) for name, fault in results if fault]
-    left = len(store.leftovers())
+    left = len(store.abandoned())
     if as_json:
         found = [{"id": name, "fault": fault} for name, fault in results]
         click.echo(json_document(results=found, leftovers=left))

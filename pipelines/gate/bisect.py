@@ -30,6 +30,7 @@ from perfpipe.analysis.gate.limits import USUAL, Limits
 from perfpipe.analysis.gate.sides import ITERATION, Key, own_time
 from perfpipe.analysis.gate.timed import comparable
 from perfpipe.bisectrecord import BisectRecord, MeasuredRound
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, PerfpipeError, StoreError, TaskFailed
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate import ab
@@ -39,7 +40,7 @@ from perfpipe.pipelines.gate.turns import Measuring
 from perfpipe.pipelines.launcher import Launcher
 from perfpipe.pipelines.tasks import directory_of
 from perfpipe.runrecord import TaskResult
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 from perfpipe.units import counted
 
 

@@ -11,6 +11,7 @@ from perfpipe.analysis.gate.order import seeded
 from perfpipe.analysis.gate.timed import comparable
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.calibrationrecord import Calibrated, Calibration
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, TaskFailed
 from perfpipe.pipelines.console import Progress
 from perfpipe.pipelines.gate.arms import Arm
@@ -19,7 +20,7 @@ from perfpipe.pipelines.place import machine
 from perfpipe.pipelines.runs import failure_of
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord, TaskResult
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 
 
 def calibrated(

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfpipe import searchrecord
+from perfpipe.directories import WRITING
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.owner import own_name
 from perfpipe.searchrecord import Attempt, Confirmation, Search
-from perfpipe.store import WRITING, Store
+from perfpipe.store import Store
 
 #: A directory that is no part of a candidate.
 _NO_PART = "__pycache__"

@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from perfpipe.analysis.gate.order import seeded
 from perfpipe.analysis.trying.pace import LAUNCH
+from perfpipe.directories import storing
 from perfpipe.errors import InputError, StoreError
 from perfpipe.pipelines.collectors.base import Say
 from perfpipe.pipelines.place import machine
@@ -29,7 +30,7 @@ from perfpipe.pipelines.trying.trial import Trying, announced
 from perfpipe.pipelines.trying.workload_levers import own_levers
 from perfpipe.provenance import provenance, utc_now
 from perfpipe.scratch import scratch
-from perfpipe.store import Store, storing
+from perfpipe.store import Store
 from perfpipe.trialrecord import INTERRUPTED, WAITS, LeverTrial, StackTrial, Trial, read_all, write
 from perfpipe.units import counted, format_ns
 
