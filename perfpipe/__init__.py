@@ -17,10 +17,14 @@ Imports nothing but the standard library, until something is called that needs m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from perfpipe import early
 
-from perfpipe import functions
-from perfpipe.windows import STEADY
+early.heed_interrupts()
+
+from typing import TYPE_CHECKING, overload  # noqa: E402
+
+from perfpipe import functions  # noqa: E402
+from perfpipe.windows import STEADY  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from perfpipe import early
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing, os_error_sentence
 from perfpipe.pipelines import signals
 from perfpipe.pipelines.lazy import LazyGroup
@@ -119,6 +120,7 @@ def main() -> None:
 def run_cli(args: list[str]) -> int:
     """Run the command line and return the exit code."""
     try:
+        early.raise_interrupts()
         signals.check()
         with signals.unwrapped():
             result: Any = cli.main(args, prog_name="perfpipe", standalone_mode=False)

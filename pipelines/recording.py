@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    FiniteFloat,
     PlainValidator,
     ValidationError,
     model_validator,
@@ -42,11 +43,11 @@ class RecordedTask(BaseModel):
     status: Literal["done", "failed"] = "done"
     failure: str | None = None
     error: str | None = None
-    times_ms: tuple[float, ...] = ()
-    launches_ms: tuple[tuple[float, ...], ...] = ()
-    confirm_ms: tuple[tuple[float, ...], ...] = ()
+    times_ms: tuple[FiniteFloat, ...] = ()
+    launches_ms: tuple[tuple[FiniteFloat, ...], ...] = ()
+    confirm_ms: tuple[tuple[FiniteFloat, ...], ...] = ()
     timing_method: str | None = None
-    seconds: tuple[float, ...] = ()
+    seconds: tuple[FiniteFloat, ...] = ()
     profiler_s: dict[str, float] = {}
     validation: Annotated[Validation | None, _read_as(Validation | None)] = None
     kernel: Annotated[Kernel | None, _read_as(Kernel | None)] = None

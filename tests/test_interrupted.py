@@ -1,0 +1,184 @@
+"""Ends at an inconvenient moment: during imports, in the last write, on a full disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+from kills import heed_signals
+
+from perfpipe import runrecord
+from perfpipe.claims import is_abandoned
+from perfpipe.owner import own_mark
+from perfpipe.pipelines.runs import Run
+from perfpipe.runrecord import RunRecord, TaskResult
+from perfpipe.store import Store
+from perfpipe.sweeping import sweep
+
+RUN = ("run", "--collector", "timing", "--set", "launches=1", "--", "true")
+
+
+@pytest.fixture
+def ended() -> str:
+    """The mark of a process of this machine that has ended."""
+    words = [sys.executable, "-c", "from perfpipe.owner import own_mark; print(own_mark())"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _die(store: Store, ended: str) -> None:
+    """Let the claims of this process be those of one that ended."""
+    for claim in store.runs_dir.glob("*/claim@*"):
+        claim.rename(claim.with_name(claim.name.replace(own_mark(), ended)))
+
+
+def test_a_run_that_is_ended_in_its_last_writes_is_interrupted(
+    store: Store, ended: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, twice: in the write of its end, and in that of its interruption."""
+    write = Run.write
+
+    def interrupted(run: Run) -> None:
+        if run.record.status != "running":
+            raise KeyboardInterrupt
+        write(run)
+
+    monkeypatch.setattr(Run, "write", interrupted)
+    assert cli(*RUN) == 130
+    monkeypatch.undo()
+    monkeypatch.setenv("PERFPIPE_STORE", str(store.root))
+    (record,) = store.runs()
+    assert record.status == "running", "this process may go on"
+    _die(store, ended)
+    assert cli("query", "SELECT status FROM runs", "--all", "--format", "csv") == 0
+    assert cli.out == "status\ninterrupted\n"
+    sweep(store)
+    path = store.runs_dir / record.run_id / "run.json"
+    assert json.loads(path.read_text())["status"] == "interrupted"
+    assert not list(store.runs_dir.glob("*/claim@*"))
+
+
+def test_a_claim_stays_until_the_end_is_recorded(
+    store: Store, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_run(RunRecord("dead", "w", "all", "t", status="running"))
+    (store.runs_dir / "dead" / f"claim{ended}").touch()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runrecord, "write_json", full)
+    sweep(store)
+    assert is_abandoned(store.runs_dir / "dead")
+    assert store.run("dead").status == "interrupted", "also where nothing can be written"
+    monkeypatch.undo()
+    sweep(store)
+    assert not is_abandoned(store.runs_dir / "dead")
+    assert store.run("dead").status == "interrupted"
+
+
+def test_a_full_disk_leaves_no_empty_run(
+    store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runrecord, "write_json", full)
+    assert cli(*RUN) == 2
+    assert "No space left on device" in cli.err
+    assert list(store.runs_dir.iterdir()) == []
+
+
+#: Interrupts the process where a module is imported.
+INTERRUPTING = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == os.environ["AT"]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+
+SCRIPT = "import sys; sys.argv[0] = '/x/perfpipe'; from perfpipe.__main__ import main; main()"
+
+
+@pytest.mark.parametrize("words", [("-m", "perfpipe"), ("-c", SCRIPT)], ids=["module", "script"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        "perfpipe.functions",
+        "perfpipe.pipelines",
+        "perfpipe.pipelines.signals",
+        "click",
+        "perfpipe.pipelines.cli",
+        "perfpipe.pipelines.commands.query",
+    ],
+)
+def test_ctrl_c_while_modules_are_imported(words: Sequence[str], at: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    store = Store(tmp_path / "store")
+    store.write_run(RunRecord("r", "w", "all", "t", status="done"))
+    done = subprocess.run(
+        [sys.executable, *words, "query", "SELECT 1", "--store", str(store.root)],
+        env={**os.environ, "AT": at, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=heed_signals,
+    )
+    # click begins a new line, behind the ^C of a terminal.
+    assert (done.returncode, done.stderr.lstrip("\n")) == (130, "interrupted\n")
+
+
+def test_other_programs_keep_their_interrupts() -> None:
+    program = "import perfpipe, signal; print(signal.getsignal(signal.SIGINT).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=heed_signals
+    )
+    assert done.stdout == "default_int_handler\n"
+
+
+TIMES = ("times_ms", "seconds", "launches_ms", "confirm_ms")
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_times_that_are_no_numbers_are_refused(
+    name: str, value: float, store: Store, cli: Cli
+) -> None:
+    task = TaskResult(0, "-", {}, times_ms=(1.0, 2.0), seconds=(0.1,), status="done")
+    store.write_run(RunRecord("r", "w", "timing", "2026-01-01T00:00:00Z", status="done",
+                              tasks=(task,)))  # fmt: skip
+    path = store.runs_dir / "r" / "run.json"
+    record = json.loads(path.read_text())
+    record["tasks"][0][name] = [[1.0, value]] if name in TIMES[2:] else [1.0, value]
+    path.write_text(json.dumps(record))
+    said = f"{name} has a value that is not a finite number"
+    for words in (("report", "r"), ("report", "r", "--html"), ("compare", "r", "r"),
+                  ("check", "r", "--baseline", "r"), ("history", "w"), ("store", "verify")):  # fmt: skip
+        assert cli(*words) in (1, 2, 4), words
+        assert "Traceback" not in cli.err
+    assert cli("report", "r") == 2
+    assert said in cli.err
+
+
+def test_a_recording_without_numbers_is_refused(cli: Cli, tmp_path: Path) -> None:
+    shipped = Path(__file__).parent.parent / "workloads"
+    text = (shipped / "recordings/vector_add-h200/recording.yaml").read_text()
+    at = text.index("times_ms: [") + len("times_ms: [")
+    own = tmp_path / "recordings/vector_add-h200/recording.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"{text[:at]}1.0e+999, {text[at:]}")
+    shutil.copy(shipped / "vector_add.yaml", tmp_path)
+    assert cli("run", tmp_path / "vector_add.yaml", "--collector", "replay") == 2
+    assert "recording.yaml:10: Input should be a finite number" in cli.err
