@@ -31,9 +31,19 @@ def scratch(within: str | Path | None = None) -> Iterator[Path]:
 
 def spill_directory() -> Path:
     """Return a new directory name, not created yet, for data that does not fit in memory."""
-    parent = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
+    parent = _of_spilled()
     sweep_scratch(parent)
     return parent / own_name(f"{_PREFIX}-duckdb")
+
+
+def sweep_spilled() -> None:
+    """Remove what a process that was just killed did not fit in memory."""
+    sweep_scratch.cache_clear()
+    sweep_scratch(_of_spilled())
+
+
+def _of_spilled() -> Path:
+    return Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
 
 
 def sweep_beside(path: Path) -> None:

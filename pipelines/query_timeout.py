@@ -42,6 +42,14 @@ def time_limit(usual: float = USUAL_S) -> float | None:
     return seconds or None
 
 
+def late(limit: float) -> InputError:
+    """Return the error of queries that took longer than a limit, s."""
+    return InputError(
+        f"stopped: the query took longer than {limit:g} s; raise the limit with --timeout "
+        f"SECONDS or {TIME_VARIABLE} (0: no limit)"
+    )
+
+
 def _ended(done: threading.Event, limit: float | None) -> bool:
     """Wait for an event, s; return whether it came.
 
@@ -81,18 +89,15 @@ def within(work: Callable[[], T]) -> T:
         thread = threading.Thread(target=copy_context().run, args=(attempt,), daemon=True)
         thread.start()
         try:
-            late = not _ended(done, limit)
+            is_late = not _ended(done, limit)
         finally:
             left = _PATIENCE_S
             while not done.is_set() and left > 0:
                 interrupt()
                 done.wait(_AGAIN_S)
                 left -= _AGAIN_S
-    if late:
-        raise InputError(
-            f"stopped: the query took longer than {limit:g} s; raise the limit with --timeout "
-            f"SECONDS or {TIME_VARIABLE} (0: no limit)"
-        )
+    if limit is not None and is_late:
+        raise late(limit)
     if failed:
         raise failed[0]
     return found[0]

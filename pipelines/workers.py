@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from perfpipe.blas import load_numpy
+from perfpipe.pipelines.bounds import EVERY_S, private_bytes
 from perfpipe.pipelines.signals import unwrapped
 from perfpipe.pipelines.startup import collect_rarely, leave_pandas_out
 from perfpipe.scratch import scratch
@@ -69,7 +70,7 @@ class _Worker:
     def __init__(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs,))
-        with _no_main():
+        with _starting, _no_main():
             self.process.start()
         _all.add(self)
         theirs.close()
@@ -81,6 +82,10 @@ class _Worker:
         # A dead worker is detected when its answer is requested.
         with contextlib.suppress(OSError):
             self.connection.send(order)
+
+    def exceeds(self, memory: int | None) -> bool:
+        """Return whether its process takes more memory than this, bytes."""
+        return memory is not None and private_bytes(self.process.pid or 0) > memory
 
     def answer(self) -> Any:
         """Return the answer, and keep the worker for another task if allowed."""
@@ -117,17 +122,25 @@ def _no_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+_starting = threading.Lock()
 _idle: list[_Worker] = []
 _all: set[_Worker] = set()
 
 
 def spread(
-    work: Callable[[Any], Any], tasks: Iterable[Any], *, jobs: int, limit_s: float
+    work: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    *,
+    jobs: int,
+    limit_s: float,
+    memory: int | None = None,
+    stopped: Callable[[], object] = bool,
 ) -> Iterator[tuple[Any, Any]]:
     """Do `work` for each task in up to `jobs` processes; yield task and answer as they come.
 
-    The answer is a Lost if the worker crashed or took longer than `limit_s` seconds.  `work`
-    must be a function of a module.  Temporary files that a worker leaves behind are removed.
+    The answer is a Lost if the worker crashed, took longer than `limit_s` seconds, or more memory
+    than `memory` bytes.  All workers end, without an answer, when `stopped` says so.  `work` must
+    be a function of a module.  Temporary files that a worker leaves behind are removed.
     """
     waiting = iter(tasks)
     busy: dict[Connection, _Worker] = {}
@@ -141,7 +154,8 @@ def spread(
                 if not busy:
                     return
                 deadline = min(worker.deadline for worker in busy.values())
-                for ready in wait(list(busy), max(0.0, deadline - time.monotonic())):
+                left = min(EVERY_S, deadline - time.monotonic())
+                for ready in wait(list(busy), max(0.0, left)):
                     assert isinstance(ready, Connection)  # noqa: S101
                     worker = busy.pop(ready)
                     yield worker.task, worker.answer()
@@ -150,6 +164,14 @@ def spread(
                     del busy[late.connection]
                     _end([late])
                     yield late.task, Lost("time")
+                for large in [worker for worker in busy.values() if worker.exceeds(memory)]:
+                    del busy[large.connection]
+                    _end([large], patience_s=0)
+                    yield large.task, Lost("memory")
+                if stopped():
+                    _end(list(busy.values()), patience_s=0)
+                    busy.clear()
+                    return
         finally:
             _end(list(busy.values()))
 
@@ -170,7 +192,7 @@ def _order(work: Callable[[Any], Any], task: Any, scratch: str) -> _Order:
     return _Order(work, task, scratch, directory, dict(os.environ))
 
 
-def _end(workers: list[_Worker]) -> None:
+def _end(workers: list[_Worker], patience_s: float = _PATIENCE_S) -> None:
     """Terminate workers, with some time to clean up."""
     if signal.getsignal(signal.SIGALRM) is _leave:
         # This process is exiting already, so the repeated exit must not interrupt this.
@@ -178,7 +200,7 @@ def _end(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.process.terminate()
     for worker in workers:
-        worker.process.join(_PATIENCE_S)
+        worker.process.join(patience_s)
         worker.process.kill()
         worker.process.join()
         worker.forget()

@@ -64,6 +64,11 @@ class Desk:
             self._pool.give_back(own)
             _call.reset(outer)
 
+    def is_stopped(self) -> bool:
+        """Return whether the call of this thread was stopped."""
+        call = _call.get()
+        return bool(call and call.stopped)
+
     def close(self) -> None:
         """Close every session, and end every job."""
         if self.jobs is not None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfpipe.analysis.names import names_in
 from perfpipe.analysis.views import views
 from perfpipe.database import in_list
-from perfpipe.errors import InputError, did_you_mean
+from perfpipe.errors import InputError, PerfpipeError, did_you_mean
 from perfpipe.model import public_name
 from perfpipe.pipelines.agents.cutting import Cut, first, lean
 from perfpipe.pipelines.agents.desk import Desk, rows
 from perfpipe.pipelines.agents.envelope import Answer, Next, Status
 from perfpipe.pipelines.agents.wording import plain, value
+from perfpipe.pipelines.bounds import OWN_BYTES, crashed, out_of_memory, query_memory
 from perfpipe.pipelines.commands.schema import Relation, relations
+from perfpipe.pipelines.workers import Lost, spread
 from perfpipe.sandbox import readable_sql
+from perfpipe.store import Store
 
 #: Tables that are not for agents: the environment of programs.
 _WITHHELD = frozenset({"environment"})
@@ -130,14 +135,88 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
     whole = target == ALL
     chosen = None if whole else desk.select(target)
     reports = None if chosen is None else chosen.reports
-    with desk.fresh(reports) as session:
+    found = apart(_Asked(desk.store, reports, sql, limit), desk.is_stopped)
+    of = ALL if chosen is None else desk.name_of(chosen)
+    shown = first(found.rows, len(found.rows), found.total)
+    data = {"of": of, "columns": found.columns, "rows": shown}
+    if found.rows:
+        return Answer(data, rows="rows")
+    gaps = _gaps(desk, reports, found.read)
+    return Answer(
+        data,
+        Status.ABSTAINED if gaps else Status.ANSWERED,
+        f"no rows; not collected: {'; '.join(gaps)}" if gaps else "no rows",
+    )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A query, the reports that it reads (None: all), and how many rows to return."""
+
+    store: Store
+    reports: list[str] | None
+    sql: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The first rows of a query, how many there are, and what it read."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    total: int
+    read: list[str]
+
+
+def apart(asked: _Asked, stopped: Callable[[], bool]) -> _Found:
+    """Return what a query finds, in a process that is kept for the next one.
+
+    Raises InputError if it takes too much memory, or is stopped.
+    """
+    memory = query_memory()
+    most = memory and memory + OWN_BYTES
+    every = spread(_attempt, [asked], jobs=1, limit_s=math.inf, memory=most, stopped=stopped)
+    for _, found in every:
+        if isinstance(found, Lost):
+            raise out_of_memory(memory) if found.why == "memory" else crashed(found.exitcode)
+        if isinstance(found, PerfpipeError):
+            raise found
+        answered: _Found = found
+        return answered
+    raise InputError("the query was stopped")
+
+
+def warm(stopped: Callable[[], bool]) -> None:
+    """Start the process of queries, which loads what they need."""
+    for _ in spread(_load, [None], jobs=1, limit_s=math.inf, stopped=stopped):
+        return
+
+
+def _load(_: None) -> None:
+    import duckdb  # noqa: F401
+
+
+def _attempt(asked: _Asked) -> _Found | PerfpipeError:
+    desk = Desk(asked.store)
+    try:
+        return desk.call(lambda: _run(desk, asked))
+    except PerfpipeError as error:
+        return error
+    finally:
+        desk.close()
+
+
+def _run(desk: Desk, asked: _Asked) -> _Found:
+    with desk.fresh(asked.reports) as session:
+        sql, limit = asked.sql, asked.limit
         statement = readable_sql(session.con, sql)
         if statement.startswith("EXPLAIN ANALYZE"):
             raise InputError(
                 "EXPLAIN ANALYZE is not available to agents, because it names files; use EXPLAIN"
             )
         named = names_in(session.con, statement)
-        asked = session.closure([*named])
+        read = session.closure([*named])
         if withheld := sorted(name for name in named if public_name(name) in _WITHHELD):
             raise InputError(
                 f"{withheld[0]} is not available to agents: it contains environment variables"
@@ -148,17 +227,10 @@ def query(desk: Desk, sql: str, target: str | None, limit: int) -> Answer:
         total = len(found)
         while total < _COUNTED and (more := len(result.fetchmany(10_000))):
             total += more
-    told = [[_cell(one, column) for one, column in zip(row, columns, strict=True)] for row in found]
-    of = ALL if chosen is None else desk.name_of(chosen)
-    data = {"of": of, "columns": columns, "rows": first(told, len(told), total)}
-    if found:
-        return Answer(data, rows="rows")
-    gaps = _gaps(desk, reports, asked)
-    return Answer(
-        data,
-        Status.ABSTAINED if gaps else Status.ANSWERED,
-        f"no rows; not collected: {'; '.join(gaps)}" if gaps else "no rows",
-    )
+    cells = [
+        [_cell(one, column) for one, column in zip(row, columns, strict=True)] for row in found
+    ]
+    return _Found(columns, cells, total, read)
 
 
 def _cell(found: Any, column: str) -> Any:

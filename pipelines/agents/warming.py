@@ -1,4 +1,4 @@
-"""Prepares the session of a client's likely first call in advance."""
+"""Prepares the session of a client's likely first call in advance, and the process of queries."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perfpipe.errors import PerfpipeError
 from perfpipe.pipelines.agents.calls import Key
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.overview import VIEWS, listed
+from perfpipe.pipelines.agents.queries import warm
 
 #: How long the server waits for it at exit, and how often it interrupts it, s.
 _ENDING_S, _AGAIN_S = 10.0, 0.05
@@ -43,6 +44,8 @@ class Warming:
             self._session = self._desk.opened(chosen)
             self._session.use("reports", *VIEWS)
             self._key = self._desk.key(chosen)
+            # Calls do not wait for it.
+            threading.Thread(target=warm, args=(lambda: self._ended,), daemon=True).start()
 
     def taken(self, key: Key) -> Session | None:
         """Return the session if it is on that selection, once; waits until it is ready."""

@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ import click
 from perfpipe.database import sql_error
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
+from perfpipe.inuse import reading
 from perfpipe.pipelines.options import (
     json_document,
     limit_options,
@@ -40,6 +42,9 @@ FORMATS = (*TEXT_FORMATS, "parquet")
 
 #: Rows that are fetched at a time.
 _BATCH = 10_000
+
+#: Bytes of a Parquet file that are read at a time.
+_PIECE = 1 << 20
 
 #: Rows that are counted after the last row shown in a table.
 _COUNTED = 100_000
@@ -128,13 +133,11 @@ def query_command(
     perfpipe query --all "FROM runs"
     perfpipe query "SELECT name, total_time_ns FROM cuda_gpu_kern_sum LIMIT 5" --format csv
     """
-    from perfpipe.pipelines.query_timeout import within
-
     text = _sql(sql, file)
     if form == "parquet" and output is None:
         raise InputError("--format parquet needs --output FILE")
     asked = ask(text, names, everything, window, step_range, store_path)
-    within(lambda: answer(asked, form, output, limit))
+    answer(asked, form, output, limit)
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,30 @@ def ask(
 
 
 def answer(asked: Asked, form: str, output: Path | None, limit: int) -> bool:
-    """Run the query and write its rows, as they come; return whether there are any."""
+    """Run the query in a process of its own and write its rows, as they come.
+
+    Returns whether there are any.
+    """
+    from perfpipe.pipelines.confined import confined, query_bounds
+
+    there = False
+
+    def pieces() -> Iterator[str | bytes]:
+        nonlocal there
+        there = yield from confined(partial(_answer, asked, form, limit), query_bounds())
+
+    _write(pieces(), output)
+    return there
+
+
+def _answer(asked: Asked, form: str, limit: int) -> Generator[str | bytes, None, bool]:
+    """Run the query and yield what is written; return whether there are any rows."""
+    with reading(asked.store.root):
+        return (yield from _rows_of(asked, form, limit))
+    raise AssertionError("unreachable")
+
+
+def _rows_of(asked: Asked, form: str, limit: int) -> Generator[str | bytes, None, bool]:
     from perfpipe.analysis.names import names_in
     from perfpipe.analysis.session import Session
     from perfpipe.analysis.views import views
@@ -207,8 +233,8 @@ def answer(asked: Asked, form: str, output: Path | None, limit: int) -> bool:
 
     session, result, first = rereading(asked.store, read, begin, own)
     with session:
-        if form == "parquet" and output is not None:
-            _write_parquet(result, output)
+        if form == "parquet":
+            yield from _as_parquet(result)
             return True
         columns = [column[0] for column in result.description]
         rows = chain(first, chain.from_iterable(_batches(result, size)))
@@ -217,7 +243,7 @@ def answer(asked: Asked, form: str, output: Path | None, limit: int) -> bool:
             "csv": _as_csv,
             "table": partial(_as_table, limit=limit),
         }
-        _write(shown[form](columns, rows), output)
+        yield from shown[form](columns, rows)
         return bool(first)
     raise AssertionError("unreachable")
 
@@ -251,16 +277,17 @@ def _sql(sql: str | None, file: Path | None) -> str:
         raise InputError(f"cannot read {file}: {error}") from error
 
 
-def _write(pieces: Iterable[str], output: Path | None) -> None:
-    """Write texts in turn to stdout, or to a file that is there once it is whole."""
+def _write(pieces: Iterable[str | bytes], output: Path | None) -> None:
+    """Write pieces in turn to stdout, or to a file that is there once it is whole."""
     if output is None:
         for piece in pieces:
             click.echo(piece, nl=False)
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(output) as temporary, temporary.open("w", encoding="utf-8") as file:
-            file.writelines(pieces)
+        with replacing(output) as temporary, temporary.open("wb") as file:
+            for piece in pieces:
+                file.write(piece if isinstance(piece, bytes) else piece.encode())
             file.flush()
     except OSError as error:
         raise StoreError(os_error_sentence(error, "cannot write")) from error
@@ -294,16 +321,17 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _write_parquet(result: Any, output: Path) -> None:
+def _as_parquet(result: Any) -> Iterator[bytes]:
+    """Yield the bytes of a Parquet file."""
     import pyarrow.parquet as pq
 
-    try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            rows = result.to_arrow_table()
-        with replacing(output) as temporary:
-            pq.write_table(rows, temporary, compression="zstd")
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror or error}") from error
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        rows = result.to_arrow_table()
+    with tempfile.TemporaryFile() as file:
+        pq.write_table(rows, file, compression="zstd")
+        file.seek(0)
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 def _as_table(names: list[str], found: Iterable[tuple[Any, ...]], *, limit: int) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,10 +105,11 @@ def report_command(
     perfpipe report gemm-2026b --baseline gemm-2026a --md pr.md
     perfpipe report --findings gemm-2026
     """
+    from perfpipe.pipelines.confined import query_bounds, result_of
     from perfpipe.pipelines.reading import with_files
     from perfpipe.pipelines.reporting import make_report, output, print_closing
     from perfpipe.pipelines.selection import batch_named, search_named
-    from perfpipe.templates.renderers import print_terminal
+    from perfpipe.templates.renderers import load_ahead, print_terminal
 
     if figures and as_md in (None, "-"):
         raise InputError("--figures needs --md FILE: the figures are written next to it")
@@ -131,7 +133,11 @@ def report_command(
 
         report = page_of(store, batch, Path(as_html).parent if as_html else Path())
     else:
-        report = make_report(store, names, baseline, step_range, window, page=as_html is not None)
+        report = result_of(
+            partial(make_report, store, names, baseline, step_range, window),
+            query_bounds(),
+            load_ahead if as_html is not None else None,
+        )
     output(report, html=as_html, md=as_md, as_json=as_json, figures=figures)
     files = [name for name in (as_html, as_md, as_json) if name is not None]
     if everything and not files:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import click
 
 from perfpipe.pipelines.commands.query import (
@@ -58,7 +56,6 @@ def show_command(
     perfpipe show lines --sql
     """
     from perfpipe.analysis.questions import entries, query_of
-    from perfpipe.pipelines.query_timeout import within
 
     if name is None:
         said = {f"{one.name} {one.argument}".strip(): one.about for one in entries().values()}
@@ -71,5 +68,5 @@ def show_command(
         click.echo(sql)
         return
     asked = ask(sql, names, everything, window, step_range, store_path)
-    if not within(partial(answer, asked, form, None, ROWS)):
+    if not answer(asked, form, None, ROWS):
         say(f"no rows: nothing was collected for this{f', or no {of!r} is there' if of else ''}")
