@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import stat
 import zlib
 from collections.abc import Callable, Iterator
 from io import BufferedReader
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from perfpipe.errors import InputError, brief, os_error_sentence
+from perfpipe.files import open_regular
 from perfpipe.units import format_bytes
 
 CHUNK = 1 << 20
@@ -130,9 +130,7 @@ def reading(path: Path) -> BufferedReader:
     A pipe is refused: it may never end, and cannot be read twice.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(f"{path}: not a regular file")
-        return path.open("rb")
+        return open_regular(path)
     except OSError as error:
         raise InputError(os_error_sentence(error, "cannot read")) from error
 

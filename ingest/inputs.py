@@ -99,7 +99,7 @@ def _files(found: Input) -> list[Path]:
 
 
 def _file_state(path: Path, name: str) -> tuple[str, int, int, int, bytes]:
-    if not path.is_file():
+    if path.is_dir():
         return name, 0, 0, 0, b""
     with reading(path) as file:
         at = os.fstat(file.fileno())
@@ -125,7 +125,7 @@ def _expand(path: Path, target: Path) -> tuple[str, int]:
                     _check_room(path, target)
     except OSError as error:
         raise StoreError(
-            os_error_sentence(error, f"cannot decompress {path} to TMPDIR,")
+            os_error_sentence(error, f"cannot decompress {path} to {target.parent.parent} (TMPDIR)")
         ) from error
     return digest.hexdigest(), size
 
@@ -142,7 +142,7 @@ def _check_room(path: Path, target: Path) -> None:
 
 def _directory_identity(files: Iterable[Path]) -> tuple[str, int]:
     """Hash the sorted (name, sha256) list of the files, as the store's ids are defined."""
-    files = [file for file in files if file.is_file()]
+    files = [file for file in files if not file.is_dir()]
     digest = hashlib.sha256()
     for file in files:
         digest.update(os.fsencode(file.name) + f"\0{_file_sha256(file)}\n".encode())

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from perfpipe.database import MEMORY_VARIABLE
 from perfpipe.errors import PerfpipeError, TaskFailed
 from perfpipe.ingest.inputs import hashed, identify
 from perfpipe.ingest.outcome import Outcome, known
 from perfpipe.ingest.source import Input
 from perfpipe.ingest.workers import Workers
+from perfpipe.pipelines.bounds import OWN_BYTES, query_memory
 from perfpipe.pipelines.workers import Lost, spread
 from perfpipe.scratch import scratch
 from perfpipe.store import Store
@@ -37,6 +39,8 @@ class _Task:
     #: Processes that may read parts of it.
     jobs: int
     limit_s: float
+    #: Memory that it may take, bytes.
+    memory: int | None
 
     @property
     def path(self) -> Path:
@@ -53,11 +57,14 @@ def ingest_many(
 ) -> Iterator[Outcome | Failure]:
     """Ingest inputs with up to `jobs` processes and yield each result as it is ready.
 
-    An input that takes longer than `limit_s` seconds fails, as does one whose reader crashes.
+    An input that takes longer than `limit_s` seconds fails, as does one whose reader crashes, or
+    takes more than its share of the memory that queries may use.
     """
     inputs = list(paths)
     share = max(1, jobs // max(1, len(inputs)))
-    tasks = [_Task(path, store, force, share, limit_s) for path in inputs]
+    memory = query_memory()
+    most = memory and memory // max(1, min(jobs, len(inputs))) + OWN_BYTES
+    tasks = [_Task(path, store, force, share, limit_s, most) for path in inputs]
     if len(tasks) == 1 and (tasks[0].path.is_file() or tasks[0].path.is_dir()):
         # No process is needed if it is already in the store, or is not a report.
         result = _looked_up(tasks[0])
@@ -65,7 +72,7 @@ def ingest_many(
             yield result
             return
         tasks = [result]
-    for task, answer in spread(_ingest, tasks, jobs=jobs, limit_s=limit_s):
+    for task, answer in spread(_ingest, tasks, jobs=jobs, limit_s=limit_s, memory=most):
         if isinstance(answer, Lost):
             # Remove what the ended worker left behind.
             sweep(store)
@@ -88,7 +95,10 @@ def _reason(lost: Lost, limit_s: float) -> str:
         case "time":
             return f"reading took longer than {limit_s:g} s; nothing was stored (raise --timeout)"
         case "memory":
-            return "out of memory while reading; nothing was stored"
+            return (
+                "reading takes too much memory; nothing was stored (raise --memory or "
+                f"{MEMORY_VARIABLE})"
+            )
         case _:
             return f"the reader crashed (exit code {lost.exitcode}); nothing was stored"
 
@@ -121,7 +131,8 @@ def _in_parts(task: _Task) -> Callable[[Callable[[Any], Any], Iterable[Any]], It
 
     def answers(work: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
         orders = [(work, part) for part in parts]
-        for _, answer in spread(_attempt, orders, jobs=task.jobs, limit_s=task.limit_s):
+        limits: dict[str, Any] = {"limit_s": task.limit_s, "memory": task.memory}
+        for _, answer in spread(_attempt, orders, jobs=task.jobs, **limits):
             if isinstance(answer, Lost):
                 raise TaskFailed(f"{task.path}: {_reason(answer, task.limit_s)}")
             if isinstance(answer, PerfpipeError):

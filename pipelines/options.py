@@ -164,19 +164,23 @@ _timeout_option: Callable[[Any], Any] = click.option(
     help=f"Time limit for queries; 0 means no limit (default: ${TIME_VARIABLE}, else {USUAL_S:g}).",
 )
 
-_memory_option: Callable[[Any], Any] = click.option(
-    "--memory",
-    metavar="SIZE",
-    expose_value=False,
-    callback=_for_this_command(MEMORY_VARIABLE),
-    help=f"Memory that queries may use, such as 2GB (default: ${MEMORY_VARIABLE}, else 80 % of "
-    "the machine's memory).",
-)
+
+def memory_option(who: str) -> Callable[[Any], Any]:
+    """Return --memory, the limit of those who use memory."""
+    option: Callable[[Any], Any] = click.option(
+        "--memory",
+        metavar="SIZE",
+        expose_value=False,
+        callback=_for_this_command(MEMORY_VARIABLE),
+        help=f"Memory that {who} may use, such as 2GB (default: ${MEMORY_VARIABLE}, else 80 % of "
+        "the machine's memory).",
+    )
+    return option
 
 
 def limit_options(command: Any) -> Any:
     """Add --timeout and --memory, the limits of queries."""
-    return _timeout_option(_memory_option(command))
+    return _timeout_option(memory_option("queries")(command))
 
 
 filter_option: Callable[[Any], Any] = click.option(

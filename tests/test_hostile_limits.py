@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import json
 import lzma
+import os
 import shutil
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from conftest import Cli
 
 from perfpipe.errors import InputError, StoreError
 from perfpipe.ingest import compressed, inputs
@@ -23,6 +28,8 @@ from perfpipe.ingest.ncu.names import nvtx_path_from_csv, plain_message
 from perfpipe.ingest.ncu.wire import varint
 from perfpipe.ingest.nsys.ranges import START_END, Ranges, nesting
 from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.torch import trace_json
+from perfpipe.pipelines import ingesting
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -115,3 +122,92 @@ def test_groups_of_any_codes() -> None:
         (3, [1]), (7, [3]), (2**40, [0, 2]),
     ]  # fmt: skip
     assert len(present(codes)) == 3
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as own:
+        own.bind(path.name)
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+ODD = pytest.mark.parametrize("make", [_fifo, _socket, _device])
+
+
+@ODD
+@pytest.mark.parametrize("table", ["ThreadNames", "StringIds", "OTHER"])
+def test_tables_that_are_no_files(
+    make: Callable[[Path], None], table: str, expand: Expand, tmp_path: Path, store: Store
+) -> None:
+    """They would have no end."""
+    directory = tmp_path / "export"
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    path = directory / f"{table}.parquet"
+    path.unlink(missing_ok=True)
+    with contextlib.chdir(directory):
+        make(path)
+    with pytest.raises(InputError, match=rf"(cannot read .*{table}|not an nsys parquetdir)"):
+        ingest(directory, store)
+    assert store.leftovers() == []
+
+
+@ODD
+def test_inputs_that_are_no_files(make: Callable[[Path], None], cli: Cli, tmp_path: Path) -> None:
+    make(tmp_path / "capture.sqlite")
+    assert cli("ingest", tmp_path / "capture.sqlite") == 2
+    assert "capture.sqlite: " in cli.err
+
+
+@ODD
+@pytest.mark.parametrize("name", ["manifest.json", "launches.parquet"])
+def test_reports_with_files_that_are_none(
+    make: Callable[[Path], None],
+    name: str,
+    stored: Callable[..., list[str]],
+    store: Store,
+    cli: Cli,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole, odd = stored("nsys/memcpy.sqlite", "nsys/h2d.sqlite")
+    path = store.reports_dir / odd / name
+    path.unlink()
+    with contextlib.chdir(path.parent):
+        make(path)
+    assert cli("query", "SELECT report_id FROM reports", "--format", "csv") == 0, cli.err
+    assert cli.out == f"report_id\n{whole}\n"
+    assert f"report {odd} is skipped: " in caplog.text
+    assert "not a regular file" in caplog.text or "No such device" in caplog.text
+    assert cli("store", "verify") == 2
+
+
+def test_a_value_of_a_trace_has_a_length(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_json, "_LONGEST", 4 << 20)
+    event = {"ph": "X", "cat": "kernel", "name": "x" * (20 << 20), "pid": 0, "tid": 7, "ts": 1}
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    with pytest.raises(InputError, match="a value has more than 4,194,304 characters"):
+        ingest(path, store)
+
+
+def test_a_reader_has_a_share_of_the_memory(
+    expand: Expand, cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a reader takes in any case counts here too.
+    monkeypatch.setattr(ingesting, "OWN_BYTES", 0)
+    capture = expand("nsys/memcpy.sqlite")
+    assert cli("ingest", capture, "--memory", "10MB") == 1
+    assert (
+        "reading takes too much memory; nothing was stored (raise --memory or PERFPIPE_MEMORY)"
+        in cli.err
+    )
+    assert store.report_ids() == []
+    assert store.leftovers() == []
+    assert cli("ingest", capture, "--memory", "2GB") == 0

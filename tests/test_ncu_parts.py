@@ -51,7 +51,7 @@ def _tables(store: Store, report_id: str) -> dict[str, bytes]:
 
 
 def _task(path: Path, store: Store, jobs: int = 2) -> _Task:
-    return _Task(path, store, False, jobs, 120)
+    return _Task(path, store, False, jobs, 120, None)
 
 
 @pytest.mark.usefixtures("eager")

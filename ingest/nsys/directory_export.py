@@ -14,7 +14,7 @@ from perfpipe.ingest.nsys.export import BATCH, Export, Part
 from perfpipe.units import format_bytes
 
 #: Rows that a table may have in addition to this many per byte of its file.
-_HARMLESS_ROWS, _ROWS_A_BYTE = 1_000_000, 10
+_HARMLESS_ROWS, _ROWS_A_BYTE = 1_000_000, 2
 
 
 class DirectoryExport(Export):

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from perfpipe.files import text_of
 from perfpipe.ingest.serving.loads import Load, Request
 from perfpipe.ingest.serving.own import said
 
@@ -128,7 +129,7 @@ def _request(record: _Record) -> Request:
 def _settings(summary: Path) -> tuple[float | None, str]:
     """Return the arrival rate and mode of the load, from AIPerf's own statistics next to it."""
     try:
-        found: Any = json.loads(summary.read_text(encoding="utf-8"))
+        found: Any = json.loads(text_of(summary))
         generator = found["input_config"]["loadgen"]
     except (OSError, ValueError, KeyError, TypeError):
         return None, "unknown"

@@ -48,6 +48,13 @@ class Damaged(ValueError):
     """A text that is not the JSON of a trace; the message is a sentence."""
 
 
+class TooLong(Damaged):
+    """A value that is longer than any of a trace."""
+
+    def __init__(self) -> None:
+        super().__init__(f"a value has more than {_LONGEST:,} characters")
+
+
 class TraceJson:
     """The JSON of a trace, read once and piece by piece: memory does not grow with its size.
 
@@ -131,6 +138,8 @@ class TraceJson:
         """Return the next event, None if it is beyond repair, or cut."""
         try:
             event = self._text.value()
+        except TooLong:
+            raise
         except Damaged:
             damaged = self._text.until(_EVENT_END)
             if damaged is None:
@@ -182,7 +191,9 @@ class _Text:
                 self._at = end
                 return value
             unfinished = why.startswith("Unterminated") or place > len(self._window) - _NEAR_END
-            if not unfinished or self._rest() > _LONGEST or not self._more():
+            if unfinished and self._rest() > _LONGEST:
+                raise TooLong
+            if not unfinished or not self._more():
                 raise Damaged(why)
 
     def until(self, end: re.Pattern[str]) -> str | None:

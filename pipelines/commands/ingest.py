@@ -11,7 +11,7 @@ from perfpipe.ingest.formats import FORMATS
 from perfpipe.ingest.outcome import Outcome
 from perfpipe.pipelines.console import progress, say
 from perfpipe.pipelines.ingesting import TIME_LIMIT_S, Failure, ingest_many
-from perfpipe.pipelines.options import resolve_store, store_option
+from perfpipe.pipelines.options import memory_option, resolve_store, store_option
 from perfpipe.sweeping import sweep
 from perfpipe.units import counted
 from perfpipe.visible import visible_line
@@ -45,6 +45,7 @@ nonzero code.
     show_default=True,
     help="Time limit for reading one file, seconds.",
 )
+@memory_option("readers of files")
 @click.option(
     "--force",
     is_flag=True,
