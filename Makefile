@@ -87,6 +87,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench_ncu_rep.py
 	$(BIN)/python benchmarks/bench_kernels.py
 	$(BIN)/python benchmarks/bench_timeline.py
+	$(BIN)/python benchmarks/bench_ranks.py
 	$(BIN)/python benchmarks/bench_report.py
 	$(BIN)/python benchmarks/bench_steps.py
 	$(BIN)/python benchmarks/bench_store.py
