@@ -33,7 +33,7 @@ from perfpipe.analysis.metrics import metrics, metrics_view_sql
 #: Folders of analysis/sql, lower ones first; `names` reads reports of both profilers.
 LAYERS = ("ncu", "serving", "hangs", "snapshot", "names", "nsys", "joined")
 
-#: Those that have no rows without a report of a profiler, a load generator, a hang, or an allocator.
+#: Those that have no rows without a report of a profiler, a load generator, a hang or an allocator.
 PROFILERS = ("ncu", "nsys", "serving", "hangs", "snapshot")
 
 #: Tables of loads on a server.

@@ -23,8 +23,8 @@ CATALOGUE: dict[str, tuple[ColumnSpec, ...]] = {
             "kind",
             "VARCHAR",
             "kind of report: ncu, nsys, torch, modules (from perfpipe run --modules), attached "
-            "(from perfpipe attach), serving (requests of a load), hang (what was recorded of a job "
-            "that hangs), or memory (a snapshot of PyTorch)",
+            "(from perfpipe attach), serving (requests of a load), hang (what was recorded of a "
+            "job that hangs), or memory (a snapshot of PyTorch)",
         ),
         ("format", "VARCHAR", "format of the input file"),
         ("source_name", "VARCHAR", "name of the input file"),

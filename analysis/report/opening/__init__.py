@@ -53,7 +53,8 @@ def opening_of(
 
     A search begins with its winner, a hang with the rank that others wait for, a server with its
     latencies, a sweep with how its configurations compare, other reports with a step, else with the
-    kernels, else with memory.  A screen about a step is about one configuration, or job: the slowest.
+    kernels, else with memory.  A screen about a step is about one configuration, or job: the
+    slowest.
     """
     part = running.with_running(scope, _part(scope)) or Part(otherwise)
     actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
