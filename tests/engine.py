@@ -174,7 +174,8 @@ class Engine:
             rows.append({
                 "kind": kind, "name": name, "pid": PID, "tid": TID, "device": 0, "stream": 7,
                 "correlation_id": self._correlation, "start_ns": start, "end_ns": clock,
-                "api_name": call, "api_start_ns": at, "api_end_ns": clock if copy and not self.ahead else at + 5 * US,
+                "api_name": call, "api_start_ns": at,
+                "api_end_ns": clock if copy and not self.ahead else at + 5 * US,
             })  # fmt: skip
             at += 6 * US
         host_end = (at if self.ahead else clock) + 20 * US
