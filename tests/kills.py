@@ -3,7 +3,7 @@
     python tests/kills.py --count 100 [--seconds S] [--seed 1] [ingest run report compact ...]
 
 Each kind is killed COUNT times by SIGKILL, some time after its start, up to as long as it takes;
-after --seconds no further one begins.
+each kind gets an equal part of --seconds, after which no further one begins.
 After each kill the store must verify; the same command must then succeed, and leave nothing behind:
 no temporary files, claims, running records, or processes.
 """
@@ -176,8 +176,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("kinds", nargs="*", default=[*KINDS])
     given = parser.parse_args(words)
     faulty = 0
-    latest = time.monotonic() + given.seconds
-    for kind in given.kinds:
+    until = time.monotonic() + given.seconds
+    for place, kind in enumerate(given.kinds):
+        # Each kind gets an equal part of the time that is left.
+        now = time.monotonic()
+        latest = now + (until - now) / (len(given.kinds) - place)
         rng = random.Random(f"{given.seed} {kind}")
         ends: Counter[str] = Counter()
         with tempfile.TemporaryDirectory(prefix="kills-") as folder:

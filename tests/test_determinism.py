@@ -93,7 +93,8 @@ def source(captures: Store, ingested: Callable[[str], str]) -> Iterator[duckdb.D
         con.execute(
             "INSERT INTO trials BY NAME SELECT 't' AS trial_id, '2026' AS tried_at, [] AS command, "
             "'lever' AS kind, ? AS reports, 'tf32' AS lever, 'mixed_precision' AS technique, "
-            "'gain' AS verdict, 'identical' AS results, 2 AS launches",
+            "'gain' AS verdict, 'identical' AS results, 2 AS launches, 'single_precision' AS finding, "
+            "'step' AS unit, 10.0 AS gain_pct, 9.0 AS low_pct, 11.0 AS high_pct",
             [reports],
         )
         yield con

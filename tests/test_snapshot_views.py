@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from allocator import MIB, Allocator, OutOfMemory, Training, Truth, forward, plain, snapshot, write
+from conftest import Cli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -264,3 +265,16 @@ def test_pytorch_reads_the_same(needs_torch: None, tmp_path: Path) -> None:
         line for line in lines.splitlines() if ";active_allocated;" in line and "<gaps>" not in line
     ]
     assert sum(int(line.rpartition(" ")[2]) for line in own) == held
+
+
+def test_what_the_report_says(cli: Cli, tmp_path: Path) -> None:
+    """The verdict names what holds the memory, the line that grows, and what failed."""
+    program = Training(Allocator(64 * MIB))
+    with pytest.raises(OutOfMemory):
+        program.run([8 * MIB], [2 * MIB], leak=2 * MIB, steps=40)
+    path = write(tmp_path / "a.pickle", snapshot(program.allocator))
+    assert cli("report", path, "--md", "-") == 0
+    verdict = " ".join(cli.out.split())
+    assert "An allocation of 8.4 MB at train.py:60 fails: tensors use " in verdict
+    assert "Memory from train.py:77 grows by 2.1 MB per step" in verdict
+    assert "for optimizer state" in verdict and "train.py:77 with " in verdict

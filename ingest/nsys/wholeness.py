@@ -30,7 +30,7 @@ def check_whole(builder: ReportBuilder, export: Door) -> None:
         builder.cut(f"the export is incomplete: {missing}; export the report again")
     elif not _described(export):
         builder.warn(
-            f"the export has no {EXPORT_META[0]}: it is incomplete, or of an nsys before 2020"
+            f"the export has no {EXPORT_META[0]}: it is incomplete, or of an early release"
         )
     if _MESSAGES in export.tables() and not export.has_rows(_MESSAGES):
         builder.warn(f"the export may be incomplete: it has no messages of nsys in {_MESSAGES}")

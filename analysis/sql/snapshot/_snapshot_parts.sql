@@ -16,16 +16,21 @@ WITH own AS (
 filled AS (
     SELECT
         *,
-        last_value(pass IGNORE NULLS) OVER (
+        -- The event and the number of the last pass in one number: its maximum takes linear time.
+        max(4 * event + list_position(['forward', 'backward', 'optimizer'], pass)) OVER (
             PARTITION BY report_id, device ORDER BY event ROWS UNBOUNDED PRECEDING
-        ) AS current
+        ) % 4 AS number
     FROM own
+),
+named AS (
+    SELECT *, ['forward', 'backward', 'optimizer'][number] AS current
+    FROM filled
 ),
 changed AS (
     SELECT
         *,
         current IS DISTINCT FROM lag(current) OVER (PARTITION BY report_id, device ORDER BY event) AS changes
-    FROM filled
+    FROM named
 )
 SELECT
     report_id,

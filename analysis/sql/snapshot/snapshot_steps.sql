@@ -36,7 +36,7 @@ merged AS (
 preceded AS (
     SELECT
         report_id, device, ends,
-        last_value(event IGNORE NULLS) OVER (
+        max(event) OVER (
             PARTITION BY report_id, device ORDER BY time_ns, ends, event ROWS UNBOUNDED PRECEDING
         ) AS event
     FROM merged
