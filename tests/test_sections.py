@@ -18,11 +18,14 @@ from hanging import RAS, ddp, dumps_of, write
 from rank_traces import write_traces
 from simulated_ranks import Training, simulate
 
+from perfpipe import trialrecord
 from perfpipe.analysis.report.declare import Col, GpuTable, Missing, TableSpec
 from perfpipe.analysis.report.sections import ORDER, SECTIONS
 from perfpipe.analysis.views import views
+from perfpipe.store import Store
 from perfpipe.templates.gallery import FIGURES
 from perfpipe.templates.renderers import render_html, render_markdown
+from perfpipe.trialrecord import Gained, LeverTrial, Trial
 from perfpipe.viewmodel import Report, Section, Source, Table
 
 Expand = Callable[[str], Path]
@@ -38,8 +41,24 @@ def _hang(cli: Cli, folder: Path) -> str:
     return cli.out.split()[0]
 
 
+def _try(store: Store, report: str) -> None:
+    """Store a trial whose lever followed a finding of a report."""
+    lever = LeverTrial(
+        "compile", "t", "gain", Gained(38.0, 36.0, 40.0), launches=3, finding="launch_overhead"
+    )
+    plain = Gained(0.0, -1.0, 1.0)
+    trialrecord.write(
+        store.root,
+        Trial("t-1", "p", "2026", "step", 9.0, 3, plain, "identical", (lever,), reports=(report,)),
+    )
+
+
 def test_every_declared_table_is_shown(
-    cli: Cli, pages: Callable[..., Path], stored: Callable[..., list[str]], tmp_path: Path
+    cli: Cli,
+    pages: Callable[..., Path],
+    stored: Callable[..., list[str]],
+    store: Store,
+    tmp_path: Path,
 ) -> None:
     """One run with steps and profiled kernels, and captures with metrics, ranks and memory in use."""
     titles = _titles((pages("transformer_step") / "report.json").read_text())
@@ -72,6 +91,7 @@ def test_every_declared_table_is_shown(
     assert cli("ingest", *write_traces(simulate(training.programs()), tmp_path)) == 0
     ids += [line.split()[0] for line in cli.out.splitlines()]
     ids.append(_hang(cli, tmp_path / "dumps"))
+    _try(store, ids[2])
     file = tmp_path / "report.json"
     assert cli("report", *ids, "--window", "whole", "--json", file) == 0
     titles |= _titles(file.read_text())
