@@ -27,10 +27,14 @@ FRAMES = [
     ("get", "/usr/lib/python3.12/multiprocessing/queues.py", 8, "python", None),
     ("_wrapped_call_impl", TORCH, 9, "library", "torch"),
     ("_bootstrap", "/usr/lib/python3.12/multiprocessing/process.py", 314, "python", None),
+    ("__torch_function__", SCRIPT, 10, "user", None),
 ]  # fmt: skip
 
 #: Stacks by number: frames, innermost first.
-STACKS = [(1, 0), (2, 0), (3, 8, 1, 0), (3,), (4, 0), (6, 5), (7, 5), (2, 2, 0), (6, 5, 9)]
+STACKS = [
+    *((1, 0), (2, 0), (3, 8, 1, 0), (3,), (4, 0), (6, 5), (7, 5), (2, 2, 0), (6, 5, 9)),
+    *((10, 2, 0), (3, 10)),
+]
 LEVELS = ("user", "function", "line")
 
 
@@ -197,7 +201,9 @@ def _check_code(db: Tiny, expected: Counter[tuple[str, str, int | None]]) -> Non
         users = [frame for frame in frames if frame[3] == "user"]
         # All libraries here are torch, of which the loader's own code does not count.
         others = [frame for frame in frames if frame[4] and "utils/data" not in str(frame[1])]
-        code = (users or others or frames)[0]
+        # A hook that PyTorch calls says nothing if it has a caller.
+        callers = [frame for frame in users if frame[0] != "__torch_function__"]
+        code = (callers or users or others or frames)[0]
         own = {"user": code, "function": frames[0], "line": frames[0]}
         for level in LEVELS:
             lines = {_key(level, frame) for frame in (users if level == "user" else frames)}

@@ -173,9 +173,10 @@ CREATE MACRO natural_order(name) AS array_to_string(
 );
 
 -- The four kernels that take the most time, ordered by place, each with its share of the total time, as text.
+-- A kernel whose share would be printed as 0.0 % is only listed if none takes longer.
 CREATE MACRO longest_kernels(short_name, time_ns, whole_ns, place) AS
     string_agg(printf('%s %.1f %%', short_name, 100.0 * time_ns / nullif(whole_ns, 0)), ', ' ORDER BY place)
-        FILTER (place <= 4);
+        FILTER (place = 1 OR (place <= 4 AND 100.0 * time_ns >= 0.05 * whole_ns));
 
 CREATE MACRO uses_tf32(kernel) AS regexp_matches(kernel, '(?i)tf32|s1688');
 
@@ -234,8 +235,11 @@ CREATE MACRO is_plumbing(file) AS coalesce(
 -- Whether a function of Python only calls another one, by its name.
 CREATE MACRO is_wrapper(function) AS function IN (
     '<lambda>', '_wrapped_call_impl', '_call_impl', 'wrapper', 'wrapped', 'inner', 'decorate_context', '_fn',
-    '_use_grad'
+    '_use_grad', '__torch_function__', '__torch_dispatch__'
 );
+
+-- Whether PyTorch calls a function of the user for each operator that touches the user's class of tensors.
+CREATE MACRO is_hook(function) AS function IN ('__torch_function__', '__torch_dispatch__');
 
 -- Whether code on the host causes idle time, by its category in gpu_time_budget.
 CREATE MACRO is_host_cause(cause) AS
