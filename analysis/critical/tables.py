@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import create_table
 
@@ -45,6 +43,8 @@ _GAINS = (
 
 def make_path_segments(con: DuckDBPyConnection) -> None:
     """Create the private table of segments of critical paths; see `segments.columns`."""
+    import pyarrow as pa
+
     from perfpipe.analysis.critical.reading import steps_in
     from perfpipe.analysis.critical.segments import SCHEMA, columns
 
