@@ -336,7 +336,14 @@ class TaskResult:
         _set(self, {**own, "command": hide_words(self.command)})
         for name in _TIMES:
             if not all(map(math.isfinite, _flat(getattr(self, name)))):
-                raise ValueError(f"{name} has a value that is not a finite number")
+                self._discard(name)
+
+    def _discard(self, name: str) -> None:
+        """Remove times that are no numbers; the configuration failed, if only by them."""
+        _set(self, {name: ()})
+        if self.done:
+            why = f"{name} has a value that is not a finite number"
+            _set(self, {"status": "failed", "failure": INVALID_TIME, "error": why})
 
     @property
     def done(self) -> bool:

@@ -62,7 +62,10 @@ def test_the_wall_time_is_compared_where_no_times_are_printed(cli: Cli, tmp_path
         ([_silent("n=2", 0.4)], "n=2 printed usable times in the baseline, but not now"),
         ([_silent("n=2", 0.4, 0.0)], "n=2 printed usable times in the baseline, but not now"),
         ([_silent("n=2", 0.4, -1.0)], "n=2 printed usable times in the baseline, but not now"),
-        ([_silent("n=2", 0.4, 1.0, math.nan)], "n=2 printed usable times in the baseline, but"),
+        (
+            [_silent("n=2", 0.4, 1.0, math.nan)],
+            "n=2: times_ms has a value that is not a finite number",
+        ),
         ([_silent("n=3", 0.4, 1.0)], "n=2 was measured in the baseline, but not now"),
     ],
 )

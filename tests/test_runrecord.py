@@ -34,7 +34,10 @@ from perfpipe.runrecord import (
 from perfpipe.store import Store
 from perfpipe.verify import verify
 
-NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+NUMBERS = INTEGERS | st.floats(allow_nan=False)
+#: Other times are not kept.
+FINITE = INTEGERS | st.floats(allow_nan=False, allow_infinity=False)
 #: Texts that UTF-8 can hold.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 
@@ -51,7 +54,7 @@ PAIRS = st.dictionaries(TEXTS, TEXTS, max_size=3)
 GPUS = st.builds(OneGpu, COUNTS, COUNTS, SPREADS, SPREADS, SPREADS, SPREADS, SPREADS,
                  st.lists(TEXTS).map(tuple))  # fmt: skip
 STATES = st.builds(GpuState, COUNTS, st.lists(GPUS, max_size=2).map(tuple), st.none() | TEXTS)
-TIMES = st.lists(NUMBERS, max_size=4).map(tuple)
+TIMES = st.lists(FINITE, max_size=4).map(tuple)
 GITS = st.builds(Git, TEXTS, st.none() | TEXTS, st.booleans())
 RAN = st.builds(Ran, TEXTS, TEXTS, NUMBERS, machine=st.none() | TEXTS, git=st.none() | GITS)
 RESULTS = st.builds(
