@@ -1,7 +1,8 @@
-"""Keeps the files that a process reads: who removes replaced files waits until no process reads.
+"""Locks on directories: for the files that a process reads, and for the claims of a run.
 
-A reader holds a shared lock on the directory of the store, which leaves no file behind and ends
-with the process.  On file systems without such locks, nobody seems to read.
+A reader holds a shared lock on the directory of the store.  Who removes replaced files waits until
+no process reads.  A lock leaves no file behind and ends with the process.  On file systems without
+such locks, nobody seems to hold one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ def reading(root: Path) -> Iterator[None]:
 def removing(root: Path) -> Iterator[bool]:
     """Yield whether no process of this machine reads a store; none begins to during the block."""
     with _locked(root, fcntl.LOCK_EX, 0.0) as free:
+        yield free
+
+
+@contextlib.contextmanager
+def changing_claims(directory: Path) -> Iterator[bool]:
+    """Yield whether no other process of this machine changes a directory's claims meanwhile."""
+    with _locked(directory, fcntl.LOCK_EX, _PATIENCE_S) as free:
         yield free
 
 

@@ -14,6 +14,9 @@ import uuid
 from functools import cache
 from pathlib import Path
 
+#: Start of a process that the system hides.
+_UNKNOWN = "unknown"
+
 _MARK = re.compile(r"@(?P<host>[^@/]+)@(?P<space>\d+)@(?P<pid>\d+)@(?P<started>\w+)")
 
 
@@ -47,7 +50,8 @@ def is_at_work(name: str) -> bool:
 def _lives(name: str) -> bool | None:
     """Return whether the owner of a name runs; None for other machines and containers.
 
-    A process with the same number that started later is a different process.
+    A process with the same number that started later is a different process.  None also where the
+    system hides when a process of another user started.
     """
     found = _MARK.search(name)
     if not found or (found["host"], found["space"]) != (host(), _space()):
@@ -59,7 +63,10 @@ def _lives(name: str) -> bool | None:
         return False
     except (PermissionError, OverflowError):
         pass
-    return _started(pid) == found["started"]
+    started = _started(pid)
+    if started == found["started"]:
+        return True
+    return None if started == _UNKNOWN else False
 
 
 @cache
@@ -82,7 +89,7 @@ def _started(pid: int) -> str:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return "unknown"
+        return _UNKNOWN
     fields = stat.rpartition(")")[2].split()
     # An ended process stays in the list until its parent reaps it.
     return "ended" if fields[0] in "ZX" else fields[19]

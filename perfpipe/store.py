@@ -352,11 +352,14 @@ class Store:
     def run(self, run_id: str) -> RunRecord:
         """Return one run record; raises StoreError if it is damaged or has another version.
 
-        A run whose process was killed is interrupted.
+        A run whose process is known to have been killed is interrupted.
         """
-        record = RunRecord.read(self.runs_dir / run_id / "run.json")
-        if record.status == "running" and is_abandoned(self.runs_dir / run_id):
-            return record.interrupted()
+        directory = self.runs_dir / run_id
+        record = RunRecord.read(directory / "run.json")
+        if record.status == "running" and is_abandoned(directory):
+            # Its process may have recorded the end since.
+            record = RunRecord.read(directory / "run.json")
+            return record.interrupted() if record.status == "running" else record
         return record
 
     def write_run(self, record: RunRecord) -> Path:

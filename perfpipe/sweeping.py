@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from perfpipe.claims import CLAIM
+from perfpipe.claims import CLAIM, is_abandoned
 from perfpipe.directories import TRASH, WRITING
 from perfpipe.errors import StoreError
+from perfpipe.inuse import changing_claims
 from perfpipe.owner import has_ended
 from perfpipe.provenance import utc_now
 from perfpipe.runrecord import RunRecord
@@ -24,8 +25,8 @@ _FILES = ("inputs", "baselines", "calibrations", "trials")
 def sweep(store: Store) -> list[Path]:
     """Remove leftovers whose owners have ended, and end their runs; return the removed paths.
 
-    A run without a working process becomes `interrupted`.  Nothing is removed if the store cannot
-    be written.
+    A run whose processes have all ended becomes `interrupted`.  Nothing is removed if the store
+    cannot be written.
     """
     removed = []
     parents = [store.reports_dir, store.segments_dir, store.batches_dir]
@@ -37,14 +38,23 @@ def sweep(store: Store) -> list[Path]:
     for parent in (store.runs_dir, store.batches_dir):
         for directory in _directories(parent):
             removed += [path for path in _ended(directory, WRITING) if _remove(path)]
-            claims = [*_ended(directory, CLAIM)]
-            if claims and parent == store.runs_dir and not _interrupt(store, directory.name):
-                continue
-            removed += [claim for claim in claims if _remove(claim)]
-            if claims:
-                with contextlib.suppress(OSError):
-                    # Of a process that was killed before it recorded anything.
-                    directory.rmdir()
+            if any(_ended(directory, CLAIM)):
+                removed += _sweep_claims(store, directory)
+    return removed
+
+
+def _sweep_claims(store: Store, directory: Path) -> list[Path]:
+    """Remove the claims of ended processes on a run or batch; return the removed paths."""
+    with changing_claims(directory) as free:
+        claims = [*_ended(directory, CLAIM)]
+        # Another process may have claimed it since.
+        ended = directory.parent == store.runs_dir and is_abandoned(directory)
+        if not free or (ended and not _interrupt(store, directory.name)):
+            return []
+        removed = [claim for claim in claims if _remove(claim)]
+        with contextlib.suppress(OSError):
+            # Of a process that was killed before it recorded anything.
+            directory.rmdir()
     return removed
 
 

@@ -103,11 +103,13 @@ class Inputs:
         return _digest(self._common, both, self._calibrations)
 
     def _of_run(self, run_id: str) -> str:
-        reports = self._runs[run_id].reports
+        run = self._runs[run_id]
+        reports = run.reports
         declared = [path for report in reports for path in self._work.get(report, ())]
         record = self._store.runs_dir / run_id / "run.json"
         manifests = {report: self._manifests.get(report) for report in reports}
-        return _digest(_digest_of_files([record, *declared]), manifests)
+        # The status changes without the record when the process of a run is killed.
+        return _digest(_digest_of_files([record, *declared]), manifests, run.status)
 
 
 def _digest(*values: Any) -> str:

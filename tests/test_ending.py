@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -113,6 +114,10 @@ def test_a_signal_ends_everything_and_the_run_can_be_resumed(
     _until(lambda: not _marked(mark))
     (before,) = Store(tmp_path / "store").runs()
     assert before.status == "interrupted"
+    record = json.loads((tmp_path / "store/runs" / before.run_id / "run.json").read_text())
+    assert record["status"] == ("interrupted" if said else "running"), (
+        "who is killed writes nothing"
+    )
     (tmp_path / "tree.sh").write_text("exit 0")
     words = ["--collector", "timing", "--env", f"MARK={mark}", "--", "sh", "tree.sh"]
     assert cli("run", "--resume", *words) == 0, cli.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from conftest import Cli
 from perfpipe import provenance
 from perfpipe.analysis.thresholds import THRESHOLDS_VARIABLE, thresholds
 from perfpipe.pipelines import reporting
+from perfpipe.pipelines.claim import claimed
 from perfpipe.ranrecord import Ran
 from perfpipe.runrecord import RunRecord, TaskResult
 from perfpipe.store import Store
@@ -157,6 +159,17 @@ def test_a_page_that_may_lack_a_change_is_made_again(
         assert index() == {"one", "two-change"}
     assert index() == {"one"}
     assert index() == set()
+
+
+def test_the_page_of_a_run_whose_process_is_killed_is_made_again(index: Index, runs: Store) -> None:
+    runs.write_run(replace(runs.run("one"), status="running"))
+    with claimed(runs.runs_dir / "one", lambda: True):
+        assert index() == {"one", "two-change"}
+        assert index() == set()
+    (claim,) = (runs.runs_dir / "one").glob("claim@*")
+    claim.rename(claim.with_name(re.sub(r"@\w+$", "@1", claim.name)))
+    assert runs.run("one").status == "interrupted"
+    assert index() == {"one", "two-change"}
 
 
 def test_runs_that_cannot_be_compared_are_remembered(runs: Store, cli: Cli, undrawn: None) -> None:

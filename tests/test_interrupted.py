@@ -16,7 +16,7 @@ import pytest
 from conftest import Cli
 from kills import heed_signals
 
-from perfpipe import runrecord
+from perfpipe import inuse, runrecord
 from perfpipe.claims import is_abandoned
 from perfpipe.owner import own_mark
 from perfpipe.pipelines.runs import Run
@@ -83,6 +83,72 @@ def test_a_claim_stays_until_the_end_is_recorded(
     sweep(store)
     assert not is_abandoned(store.runs_dir / "dead")
     assert store.run("dead").status == "interrupted"
+
+
+def _running(store: Store, *claims: str) -> None:
+    store.write_run(RunRecord("r", "w", "all", "t", status="running"))
+    for claim in claims:
+        (store.runs_dir / "r" / f"claim{claim}").touch()
+
+
+def _recorded(store: Store) -> str:
+    return str(json.loads((store.runs_dir / "r" / "run.json").read_text())["status"])
+
+
+def _elsewhere(mark: str) -> str:
+    _, host, rest = mark.split("@", 2)
+    return f"@other-than-{host}@{rest}"
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere", "nowhere"])
+def test_a_run_whose_process_may_be_running_is_not_interrupted(
+    place: str, store: Store, ended: str, cli: Cli
+) -> None:
+    """Its process runs here, or on a host that shares the store, or the store is a copy."""
+    other = {"here": [own_mark()], "elsewhere": [_elsewhere(ended)], "nowhere": []}[place]
+    _running(store, *other)
+    sweep(store)
+    assert (store.run("r").status, _recorded(store)) == ("running", "running")
+    assert cli("ls", "--json", "--store", store.root) == 0
+    assert json.loads(cli.out)["runs"][0]["status"] == "running"
+    assert len([*store.runs_dir.glob("*/claim@*")]) == len(other)
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_a_second_process_that_was_killed_does_not_end_the_run_of_the_first(
+    place: str, store: Store, ended: str
+) -> None:
+    first = own_mark() if place == "here" else _elsewhere(ended)
+    _running(store, first, ended)
+    assert store.run("r").status == "running"
+    sweep(store)
+    assert (store.run("r").status, _recorded(store)) == ("running", "running")
+    assert [path.name for path in store.runs_dir.glob("*/claim@*")] == [f"claim{first}"]
+
+
+def test_a_run_that_is_resumed_meanwhile_is_not_interrupted(
+    store: Store, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inuse, "_PATIENCE_S", 0)
+    _running(store, ended)
+    with inuse.changing_claims(store.runs_dir / "r"):
+        sweep(store)
+    assert _recorded(store) == "running"
+    sweep(store)
+    assert _recorded(store) == "interrupted"
+
+
+def test_an_end_that_is_recorded_meanwhile_is_read(
+    store: Store, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _running(store, ended)
+
+    def ends(directory: Path) -> bool:
+        store.write_run(RunRecord("r", "w", "all", "t", status="done"))
+        return is_abandoned(directory)
+
+    monkeypatch.setattr("perfpipe.store.is_abandoned", ends)
+    assert store.run("r").status == "done"
 
 
 def test_a_full_disk_leaves_no_empty_run(

@@ -83,11 +83,11 @@ def _text(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "status"),
+    ("number", "code", "recorded"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -9, "running")],
 )
 def test_an_interrupted_sweep_runs_only_what_is_missing(
-    number: signal.Signals, code: int, status: str, sweep: Path, cli: Cli
+    number: signal.Signals, code: int, recorded: str, sweep: Path, cli: Cli
 ) -> None:
     store = Store(sweep.parent / "store")
     with _started(sweep, "all") as process:
@@ -95,7 +95,12 @@ def test_an_interrupted_sweep_runs_only_what_is_missing(
     assert process.returncode == code
     assert launched(sweep) == ["a", "b"]
     (before,) = store.runs()
-    assert before.status == status
+    path = store.runs_dir / before.run_id / "run.json"
+    assert json.loads(path.read_text())["status"] == recorded, "who was killed recorded nothing"
+    assert before.status == "interrupted"
+    assert cli("ls", "--json", "--store", store.root) == 0
+    (listed,) = json.loads(cli.out)["runs"]
+    assert listed["status"] == "interrupted"
     (kept,) = [task for task in before.tasks if task.done]
     assert cli("run", sweep, "--collector", "all", "--resume", "--store", store.root) == 0, cli.err
     assert f"resuming {before.run_id}" in cli.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
-from perfpipe.owner import has_ended, own_mark, own_name, owner_of
+from perfpipe.owner import has_ended, is_at_work, own_mark, own_name, owner_of
 from perfpipe.runrecord import RunRecord
 from perfpipe.scratch import scratch, sweep_beside, sweep_scratch
 from perfpipe.store import Store
@@ -36,6 +37,15 @@ def test_the_end_of_an_owner_is_known(ended: str) -> None:
     assert not has_ended(f"x@{host}@1@{ended.split('@')[3]}@1"), "in a container"
     assert not has_ended("x-4711-1a2b3c4d")
     assert owner_of(own_name("a-b")) == (host, os.getpid())
+
+
+def test_a_process_that_the_system_hides_may_be_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another user, where /proc is mounted with hidepid."""
+    earlier = re.sub(r"@\w+$", "@1", own_mark())
+    assert has_ended(f"x{earlier}")
+    monkeypatch.setattr("perfpipe.owner._started", lambda _: "unknown")
+    assert not has_ended(f"x{earlier}")
+    assert not is_at_work(f"x{earlier}")
 
 
 def test_a_process_that_nobody_waited_for_has_ended() -> None:
