@@ -238,6 +238,7 @@ def test_an_interrupted_search_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=_PATIENCE_S)
     search, _, _ = _only(tmp_path / "store")
+    assert search.state == "interrupted"
     assert process.returncode == 128 + signal.SIGTERM
     assert f"perfpipe search --resume {search.search_id}" in out
 

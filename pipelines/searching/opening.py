@@ -139,7 +139,7 @@ def _work(
             confirm(session, steps)
             disk.change(state="done", spent_s=clock.used_s)
     except (Ended, KeyboardInterrupt) as end:
-        disk.change(spent_s=clock.used_s)
+        disk.change(state="interrupted", spent_s=clock.used_s)
         advice = f"; everything is kept: perfpipe search --resume {disk.search.search_id}"
         if isinstance(end, Ended):
             end.advice = advice
