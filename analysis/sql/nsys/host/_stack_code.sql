@@ -13,7 +13,8 @@ outermost AS (
     SELECT
         report_id,
         stack_id,
-        -- What could not be resolved, and what PyTorch calls for each operator, says nothing if it has a caller.
+        -- What could not be resolved, and what PyTorch calls for each operator, says nothing if it has a
+        -- caller.
         coalesce(
             min(depth) FILTER (
                 kind = 'user' AND NOT starts_with(function, '[unresolved]') AND NOT is_hook(function)
