@@ -407,7 +407,9 @@ class RunRecord:
     started_at: str = field(metadata=column("VARCHAR", "start time, UTC"))
     status: str = field(
         default="running",
-        metadata=column("VARCHAR", "status: done, failed, running or interrupted (ended early or killed)"),
+        metadata=column(
+            "VARCHAR", "status: done, failed, running or interrupted (ended early or killed)"
+        ),
     )
     reports: tuple[str, ...] = field(
         default=(), metadata=column("VARCHAR[]", "ids of the run's reports")
