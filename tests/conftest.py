@@ -35,7 +35,7 @@ from perfpipe.store import Store
 from perfpipe.windows import STEADY
 
 pytest_plugins = [
-    *("actionruns", "batch_helpers", "browsing", "protected", "report_fixtures"),
+    *("actionruns", "batch_helpers", "browsing", "expanding", "protected", "report_fixtures"),
     *("running_programs", "serving", "slurm_fixtures", "slurm_site", "turns"),
 ]
 
@@ -91,25 +91,6 @@ def publish(target: Path, make: Callable[[Path], object]) -> Path:
                 make(temporary)
                 temporary.rename(target)
     return target
-
-
-@pytest.fixture(scope="session")
-def expand(shared: Path) -> Callable[[str], Path]:
-    """Return a fixture of tests/data without its compression: 'ncu/visible.ncu-rep'."""
-
-    def expand_one(name: str) -> Path:
-        target = shared / name.replace("/", "-")
-        packed = DATA / f"{name}.tar.xz"
-        if packed.exists():
-            unpacked = publish(
-                shared / f"{target.name}.d", lambda at: shutil.unpack_archive(packed, at, "xztar")
-            )
-            return unpacked / Path(name).name
-        return publish(
-            target, lambda at: at.write_bytes(lzma.decompress((DATA / f"{name}.xz").read_bytes()))
-        )
-
-    return expand_one
 
 
 @pytest.fixture(scope="session")

@@ -281,7 +281,7 @@ def test_a_column_that_is_shorter_than_its_table(
 ) -> None:
     """A page that is damaged ends its column, and the reader tells no rows at all."""
     directory = tmp_path / "export"
-    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory, copy_function=shutil.copyfile)
     file = directory / "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.parquet"
     file.write_bytes(lzma.decompress((BAD / "short_column.parquet.xz").read_bytes()))
     with pytest.raises(InputError, match=r"damaged or truncated \(only 0 of 1 rows can be read\)"):
@@ -333,7 +333,7 @@ def test_a_kernel_name_of_any_length_is_stored_whole(
 
 def test_an_export_without_rows_to_sort(expand: Expand, tmp_path: Path, store: Store) -> None:
     directory = tmp_path / "export"
-    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory, copy_function=shutil.copyfile)
     for kind in ("MEMCPY", "MEMSET"):
         file = directory / f"CUPTI_ACTIVITY_KIND_{kind}.parquet"
         pq.write_table(pq.read_table(file).slice(0, 0), file)

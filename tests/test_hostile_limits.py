@@ -85,7 +85,7 @@ def test_an_archive_does_not_fill_the_disk(
 def test_a_small_table_of_any_number_of_rows(expand: Expand, tmp_path: Path, store: Store) -> None:
     """Parquet states equal rows in a few bytes."""
     directory = tmp_path / "export"
-    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory, copy_function=shutil.copyfile)
     file = directory / "ThreadNames.parquet"
     names = pq.read_schema(file).names
     equal = pa.array(np.broadcast_to(np.int64(7), 3_000_000))
@@ -147,7 +147,7 @@ def test_tables_that_are_no_files(
 ) -> None:
     """They would have no end."""
     directory = tmp_path / "export"
-    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory, copy_function=shutil.copyfile)
     path = directory / f"{table}.parquet"
     path.unlink(missing_ok=True)
     with contextlib.chdir(directory):

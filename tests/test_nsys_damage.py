@@ -70,7 +70,7 @@ def test_a_damaged_table_of_a_directory_is_named(
     expand: Expand, tmp_path: Path, store: Store
 ) -> None:
     directory = tmp_path / "export"
-    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory)
+    shutil.copytree(expand("nsys/gpumetrics_parquetdir"), directory, copy_function=shutil.copyfile)
     table = directory / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
     table.write_bytes(table.read_bytes()[:-500])
     with pytest.raises(InputError, match=r"CUPTI_ACTIVITY_KIND_KERNEL.parquet is damaged"):

@@ -122,8 +122,8 @@ def test_an_export_that_lacks_the_api_calls_is_refused(store: Store) -> None:
     assert any("incomplete" in text for text in manifest.warnings)
 
 
-def test_pages_behind_the_end_are_refused(expand: Callable[[str], Path], store: Store) -> None:
-    path = expand("nsys/memcpy.sqlite")
+def test_pages_behind_the_end_are_refused(edited: Callable[..., Path], store: Store) -> None:
+    path = edited("memcpy")
     with path.open("ab") as file:
         file.write(bytes(4096))
     with pytest.raises(InputError, match="was copied while it was written"):
