@@ -29,10 +29,11 @@ def rereading(
     The work is repeated without reports that cannot be read, which are set aside with a warning,
     and if reports vanished because another process removed or re-ingested them.  `queries` are
     queries of perfpipe that the work may run.  Raises what the work raises; a DuckDB error becomes
-    one sentence.  If files vanish again and again, the sentence says that the store is busy.
+    one sentence.  If other files vanish at each attempt, the sentence says that the store is busy.
     """
     import duckdb
 
+    faults: set[str] = set()
     for attempts in range(_ATTEMPTS, 0, -1):
         try:
             with reading(store.root):
@@ -49,9 +50,11 @@ def rereading(
                 found = _unreadable(store, reports, cause, [*failed, *queries])
                 for report_id, fault in found.items():
                     store.set_aside(report_id, fault)
+                faults.add(str(error))
                 if attempts > 1 and (found or vanished):
                     continue
-                if vanished and not found:
+                # The same fault each time is no change by others.
+                if vanished and not found and len(faults) > 1:
                     raise busy(store.root) from error
             if isinstance(error, duckdb.Error):
                 raise own_error(error) from error
