@@ -39,6 +39,17 @@ LARGE = (
 
 NO_BOUNDS = Bounds(None, None)
 
+#: Processes that earlier tests of this worker of pytest left, which may well live on.
+_OTHERS: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def _count_from_here() -> None:
+    """Let a test count only its own processes: it gets no worker that waits for a task."""
+    end_idle_workers()
+    _OTHERS.clear()
+    _OTHERS.update(_children())
+
 
 @pytest.fixture
 def one(stored: Callable[..., list[str]]) -> str:
@@ -210,9 +221,9 @@ def _alive() -> list[int]:
 
 
 def _children(parent: int | None = None) -> list[int]:
-    """Return the living children of a process, or of this one."""
+    """Return the living children of a process, or those that this test started."""
     found = []
-    for pid in _alive():
+    for pid in {*_alive()} - _OTHERS:
         with contextlib.suppress(OSError):
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             if int(stat[1]) == (parent or os.getpid()) and "resource_tracker" not in _words(pid):
