@@ -50,21 +50,31 @@ class Bounds:
 
 
 class Watched:
-    """A process, the time at which it began, and the memory that it had then."""
+    """A process, how long it was waited for, and the memory that it had at first."""
 
     def __init__(self, pid: int, bounds: Bounds) -> None:
         self.pid = pid
         self._bounds = bounds
-        self._began = time.monotonic()
+        self._waited = 0.0
+        self._looked = self._at = time.monotonic()
         self._before = private_bytes(pid)
 
+    def wait(self) -> None:
+        """Begin to wait for it: the time in which others use what it gives does not count."""
+        self._at = time.monotonic()
+
     def check(self) -> None:
-        """Raise InputError if a bound is exceeded."""
+        """Raise InputError if a bound is exceeded; looks at the memory now and then."""
+        now = time.monotonic()
+        self._waited += now - self._at
+        self._at = now
         seconds, most = self._bounds.seconds, self._bounds.bytes
-        if seconds is not None and time.monotonic() - self._began >= seconds:
+        if seconds is not None and self._waited >= seconds:
             raise late(seconds)
-        if most is not None and private_bytes(self.pid) - self._before > most + _MARGIN:
-            raise out_of_memory(most)
+        if most is not None and now - self._looked >= EVERY_S:
+            self._looked = now
+            if private_bytes(self.pid) - self._before > most + _MARGIN:
+                raise out_of_memory(most)
 
 
 def out_of_memory(most: int | None = None) -> InputError:

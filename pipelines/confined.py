@@ -115,7 +115,10 @@ def _received(receive: Connection, watched: Watched) -> Generator[str | bytes, N
 
 def _message(receive: Connection, watched: Watched) -> tuple[str, Any] | None:
     """Return the next message; None if the process has ended."""
-    while not receive.poll(EVERY_S):
+    watched.wait()
+    ready = False
+    while not ready:
+        ready = receive.poll(EVERY_S)
         signals.check()
         watched.check()
     try:

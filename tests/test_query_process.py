@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import Cli
@@ -21,7 +22,7 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines.agents import queries
 from perfpipe.pipelines.agents.calls import Call
 from perfpipe.pipelines.agents.desk import Desk
-from perfpipe.pipelines.bounds import Bounds, query_memory
+from perfpipe.pipelines.bounds import Bounds, Watched, query_memory
 from perfpipe.pipelines.confined import confined, result_of
 from perfpipe.pipelines.workers import Lost, end_idle_workers, spread
 from perfpipe.store import Store
@@ -118,6 +119,33 @@ def test_who_stops_reading_ends_the_process() -> None:
     assert _children()
     found.close()
     assert not _children()
+
+
+def test_the_time_limit_ends_what_never_stops_giving() -> None:
+    def work() -> Generator[str | bytes, None, None]:
+        while True:
+            yield "x"
+
+    with pytest.raises(InputError, match=r"the query took longer than 0\.3 s"):
+        for _ in confined(work, Bounds(0.3, None)):
+            pass
+    assert not _children()
+
+
+def test_the_time_of_who_reads_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("perfpipe.pipelines.bounds.time", clock)
+    watched = Watched(os.getpid(), Bounds(5.0, None))
+    for _ in range(2):
+        now += 60
+        watched.wait()
+        now += 2
+        watched.check()
+    watched.wait()
+    now += 1
+    with pytest.raises(InputError, match="took longer than 5 s"):
+        watched.check()
 
 
 def test_errors_and_results_come_as_if_it_ran_here() -> None:
