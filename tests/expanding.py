@@ -64,7 +64,10 @@ def expand(shared: Path, shared_files: Kept) -> Callable[[str], Path]:
 
 def _unpack(name: str, at: Path) -> None:
     shutil.unpack_archive(DATA / f"{name}.tar.xz", at, "xztar")
-    for file in (at / Path(name).name).iterdir():
+    folder = at / Path(name).name
+    # A copy of the directory has its mode: files can be exchanged there.
+    folder.chmod(0o755)
+    for file in folder.iterdir():
         file.chmod(0o444)
 
 
