@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.unpickling import read_plain
@@ -218,7 +218,7 @@ class Content:
     ) -> int:
         value = row.get(name)
         value = otherwise if value is None else value
-        if type(value) is not int or not 0 <= value <= _LARGEST:
+        if not _is_whole(value):
             raise self._bad(f"{name} of {place}", "a whole number of 63 bits")
         return value
 
@@ -242,8 +242,9 @@ def _event(row: dict[str, Any]) -> Event:
     stream, time_us, metadata = row.get("stream"), row.get("time_us"), row.get("user_metadata")
     frames, free = row.get("frames") or (), row.get("device_free") if oom else None
     size = row["size"]
-    for number in (size, address or 0, stream or 0, time_us or 0, free or 0):
-        if type(number) is not int or not 0 <= number <= _LARGEST:
+    optional = (number for number in (address, stream, time_us, free) if number is not None)
+    for number in (size, *optional):
+        if not _is_whole(number):
             raise ValueError(f"{brief(repr(number))} is not a whole number of 63 bits")
     if not isinstance(action, str) or not isinstance(frames, (list, tuple)):
         raise TypeError("action or frames")
@@ -252,6 +253,10 @@ def _event(row: dict[str, Any]) -> Event:
         raise ValueError(f"{time_us} is not a time")
     metadata = storable(metadata) if isinstance(metadata, str) and metadata else None
     return Event(storable(action), address, size, stream, time_ns, frames, metadata, free)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= _LARGEST
 
 
 def _pool(value: object) -> str:
