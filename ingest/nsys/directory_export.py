@@ -119,7 +119,10 @@ def _batches(file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in every:
             rows += batch.num_rows
             _check_rows(file, rows)
-            yield batch.select(list(columns))
+            chosen = batch.select(list(columns))
+            # The reader does not check that offsets and sizes lie within the file.
+            chosen.validate(full=True)
+            yield chosen
 
 
 def _open_arrow(source: Any) -> Any:
