@@ -11,8 +11,13 @@ import tarfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+from allocator import MIB, Allocator, Training
+from allocator import snapshot as snapshot_of
+from hanging import RAS, Op, ddp, dumps_of
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -59,6 +64,23 @@ def parquetdir() -> dict[str, bytes]:
         pq.write_table(table.slice(0, keep), target)
         found[name] = target.getvalue()
     return found
+
+
+@cache
+def arrowdir() -> dict[str, bytes]:
+    """Return the same export with Arrow files."""
+    return {
+        str(Path(name).with_suffix(".arrow")): arrow(pq.read_table(io.BytesIO(content)))
+        for name, content in parquetdir().items()
+    }
+
+
+def arrow(table: pa.Table) -> bytes:
+    """Return a table as the content of an Arrow file."""
+    target = io.BytesIO()
+    with pa.ipc.new_file(target, table.schema) as writer:
+        writer.write_table(table)
+    return target.getvalue()
 
 
 @cache
@@ -111,3 +133,22 @@ tasks:
 def loads() -> tuple[str, ...]:
     """Return the lines of a load with few requests."""
     return tuple(_fixture("serving/loads.jsonl").decode().splitlines(keepends=True)[: ROWS + 1])
+
+
+@cache
+def snapshot() -> dict[str, Any]:
+    """Return a memory snapshot of a few steps."""
+    program = Training(Allocator())
+    program.run([2 * MIB, MIB], [3 * MIB, MIB], steps=3)
+    return snapshot_of(program.allocator)
+
+
+@cache
+def hang() -> dict[str, Any]:
+    """Return dumps of three ranks, one of which omits a call, and output of NCCL RAS, by file name."""
+
+    def omitted(programs: list[list[Op]]) -> None:
+        del programs[1][5]
+
+    dumps = dumps_of(ddp(3, 4, omitted))
+    return {**{f"nccl_trace_rank_{rank}": dump for rank, dump in enumerate(dumps)}, "ras.txt": RAS}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import pickle
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from copy import deepcopy
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -96,8 +98,17 @@ def _edit(con: sqlite3.Connection, chance: random.Random) -> None:
 
 
 def parquetdir(chance: random.Random, folder: Path) -> Path:
-    """Write an export to a directory with changed files, columns or types."""
-    files = dict(bases.parquetdir())
+    """Write an export to Parquet files with changed files, columns or types."""
+    return _directory(bases.parquetdir(), chance, folder)
+
+
+def arrowdir(chance: random.Random, folder: Path) -> Path:
+    """Write an export to Arrow files with changed files, columns or types."""
+    return _directory(bases.arrowdir(), chance, folder)
+
+
+def _directory(export: Mapping[str, bytes], chance: random.Random, folder: Path) -> Path:
+    files = dict(export)
     for _ in range(chance.choice([1, 1, 2])):
         names = sorted(name for name in files if name.startswith(_EVENTS))
         name = chance.choice(names if chance.random() < 0.8 else sorted(files))
@@ -116,8 +127,9 @@ def parquetdir(chance: random.Random, folder: Path) -> Path:
 
 
 def _table_changed(content: bytes, chance: random.Random) -> bytes:
+    arrow = content.startswith(b"ARROW1")
     try:
-        table = pq.read_table(BytesIO(content))
+        table = pa.ipc.open_file(content).read_all() if arrow else pq.read_table(BytesIO(content))
     except (pa.ArrowException, OSError):
         return content
     at = chance.randrange(len(table.column_names))
@@ -159,6 +171,8 @@ def _table_changed(content: bytes, chance: random.Random) -> bytes:
             table = table.slice(chance.randrange(rows + 1))
         case "twice":
             table = pa.concat_tables([table, table])
+    if arrow:
+        return bases.arrow(table)
     target = BytesIO()
     pq.write_table(table, target)
     return target.getvalue()
@@ -309,6 +323,43 @@ def nsys_rep(chance: random.Random, folder: Path) -> Path:
     return path
 
 
+def snapshot(chance: random.Random, folder: Path) -> Path:
+    """Write a memory snapshot of PyTorch with changed values or bytes."""
+    path = folder / chance.choice(["input.pickle", "input.pickle", "input.json"])
+    path.write_bytes(_document(bases.snapshot(), chance, as_json=path.suffix == ".json"))
+    return path
+
+
+def hang(chance: random.Random, folder: Path) -> Path:
+    """Write dumps of a job that hangs, of which one has changed values or bytes, or is missing."""
+    path = folder / "dumps"
+    path.mkdir()
+    files = bases.hang()
+    changed = chance.choice(sorted(files))
+    for name, content in files.items():
+        if isinstance(content, str):
+            data = content.encode()
+            data = damaged(data, chance) if name == changed else data
+        elif name == changed:
+            data = _document(content, chance, as_json=chance.random() < 0.2)
+        else:
+            data = pickle.dumps(content, protocol=2)
+        if name != changed or chance.random() < 0.95:
+            (path / name).write_bytes(data)
+    return path
+
+
+def _document(whole: Any, chance: random.Random, *, as_json: bool) -> bytes:
+    """Return a document with changed values, or damaged bytes."""
+    damage = chance.random() < 0.4
+    document = whole if damage else deepcopy(whole)
+    for _ in range(0 if damage else chance.choice([1, 1, 3, 20])):
+        _node_changed(document, chance)
+    protocol = chance.choice([2, 4, 5])
+    content = json.dumps(document).encode() if as_json else pickle.dumps(document, protocol)
+    return damaged(content, chance) if damage else content
+
+
 _PACK: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("xz", lambda content: lzma.compress(content, preset=0)),
     ("gz", lambda content: gzip.compress(content, 1, mtime=0)),
@@ -318,7 +369,7 @@ _PACK: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
 
 def packed(chance: random.Random, folder: Path) -> Path:
     """Write a compressed input; it, or what is in it, is damaged, or followed by something."""
-    inner = chance.choice([sqlite, csv_raw, kineto, serving])(chance, folder)
+    inner = chance.choice([sqlite, csv_raw, kineto, serving, snapshot])(chance, folder)
     kind, pack = chance.choice(_PACK)
     content = pack(inner.read_bytes())
     match chance.choice(["damage", "damage", "whole", "twice", "behind", "zeros"]):
@@ -339,6 +390,7 @@ def packed(chance: random.Random, folder: Path) -> Path:
 MAKERS: dict[str, Maker] = {
     "sqlite": sqlite,
     "parquetdir": parquetdir,
+    "arrowdir": arrowdir,
     "csv-raw": csv_raw,
     "csv-details": csv_details,
     "ncu-rep": ncu_rep,
@@ -346,5 +398,7 @@ MAKERS: dict[str, Maker] = {
     "serving": serving,
     "nsys-rep": nsys_rep,
     "recording": recording,
+    "snapshot": snapshot,
+    "hang": hang,
     "packed": packed,
 }

@@ -11,10 +11,11 @@ from fuzz.running import Judged, Order, run
 
 SEED = 20_261_122
 
-#: How many of each, 195 in all; those that take longest are fewest.
+#: How many of each, 253 in all; those that take longest are fewest.
 INPUTS = {
     "sqlite": 12,
     "parquetdir": 8,
+    "arrowdir": 8,
     "csv-raw": 30,
     "csv-details": 25,
     "ncu-rep": 10,
@@ -22,6 +23,8 @@ INPUTS = {
     "serving": 15,
     "nsys-rep": 10,
     "recording": 20,
+    "snapshot": 30,
+    "hang": 20,
     "packed": 40,
 }
 
