@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from perfpipe.pipelines.agents import pool, tools
 from perfpipe.pipelines.agents.cutting import Cut, first, lean, truncated
 from perfpipe.pipelines.agents.desk import Desk
 from perfpipe.pipelines.agents.envelope import Answer, render
+from perfpipe.pipelines.agents.queries import folded
 from perfpipe.pipelines.agents.wording import value
+from perfpipe.pipelines.commands.schema import relations
 from perfpipe.store import Store
 
 #: Characters of the index of views.
@@ -113,9 +116,34 @@ def test_the_index_of_views_is_short_and_complete(desk: Desk) -> None:
     text, _ = tools.call(desk, "schema", {})
     assert len(text) <= INDEX
     told = json.loads(text)["data"]["index"]
-    names = {name for names in told.values() for name in names.split()}
-    assert {"findings", "idle_causes", "kernel_classes", "reports", "api_calls"} <= names
-    assert "environment" not in names and not any(name.startswith("_") for name in names)
+    names = [name for items in told.values() for item in items.split() for name in _names(item)]
+    assert len(names) > 200 and len({*names}) == len(names)
+    assert {*names} == {one.name for one in relations()} - {"environment"}
+    assert not any(name.startswith("_") for name in names)
+
+
+def _names(item: str) -> list[str]:
+    """Return the names that an item of the index stands for, as a shell expands braces."""
+    if "{" not in item:
+        return [item]
+    before, inner, after = re.fullmatch(r"(.*){(.*)}(.*)", item).groups()  # type: ignore[union-attr]
+    return [f"{before}{one}{after}" for one in inner.split(",")]
+
+
+_WORD = st.sampled_from(["a", "b", "c", "gpu"])
+
+
+@given(st.sets(st.lists(_WORD, min_size=1, max_size=3).map("_".join)))
+def test_families_of_names_stand_for_their_names(names: set[str]) -> None:
+    items = folded(names)
+    assert sorted(name for item in items for name in _names(item)) == sorted(names)
+    assert len(" ".join(items)) <= len(" ".join(names))
+
+
+def test_names_with_a_common_word_are_a_family() -> None:
+    assert folded(["a", "a_b", "a_c", "a_d_e"]) == ["a", "a_{b,c,d_e}"]
+    assert folded(["b_sum", "c_d_sum", "a_sum", "sum"]) == ["{a,b,c_d}_sum", "sum"]
+    assert folded(["a_b", "a_c", "d_b"]) == ["a_b", "a_c", "d_b"]
 
 
 @pytest.mark.parametrize(

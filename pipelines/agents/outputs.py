@@ -91,7 +91,7 @@ DATA: Mapping[str, Fields] = {
     },
     "schema": {
         "relations": ("array|object", "views and tables"),
-        "index": ("object", "names of views and tables by topic"),
+        "index": ("object", "names of views and tables by topic; a_{b,c} means a_b and a_c"),
         "name": ("string", "view or table"),
         "kind": ("string", "view or table"),
         "doc": ("string", "its meaning"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,15 @@ _WITHHELD = frozenset({"environment"})
 
 #: Longest description in a list, characters; relations and columns that a search finds.
 _SHORT, _FOUND, _COLUMNS = 160, 8, 6
+
+#: Fewest names that an index lists as a family.
+_FAMILY = 3
+
+#: Names of a family: they begin with the same word, else they end with it.
+_FAMILIES = (
+    (re.compile(r"(?P<common>[a-z0-9]+)_(?P<own>\w+)"), "{0}_{1}"),
+    (re.compile(r"(?P<own>\w+)_(?P<common>[a-z0-9]+)"), "{1}_{0}"),
+)
 
 #: Letters of words that say little in a search, such as "of" and "the".
 _LITTLE = 3
@@ -68,8 +77,25 @@ def _index(known: Mapping[str, Relation]) -> Answer:
         topics.setdefault(one.kind if view is None else view.path.rpartition("/")[0], []).append(
             name
         )
-    told = {topic: " ".join(sorted(names)) for topic, names in topics.items()}
-    return Answer({"index": told, "more": "schema(search=WORDS) or schema(name=NAME)"})
+    told = {topic: " ".join(folded(names)) for topic, names in topics.items()}
+    more = "a_{b,c} means a_b and a_c; schema(search=WORDS) or schema(name=NAME)"
+    return Answer({"index": told, "more": more})
+
+
+def folded(names: Iterable[str]) -> list[str]:
+    """Return names in order; `a_{b,c,d}` or `{b,c,d}_a` stands for a family with a common word."""
+    rest, told = {*names}, {}
+    for pattern, form in _FAMILIES:
+        families: dict[str, list[str]] = {}
+        for match in filter(None, map(pattern.fullmatch, sorted(rest))):
+            families.setdefault(match["common"], []).append(match["own"])
+        for common, own in families.items():
+            if len(own) >= _FAMILY:
+                members = [form.format(common, one) for one in own]
+                told[members[0]] = form.format(common, f"{{{','.join(own)}}}")
+                rest.difference_update(members)
+    told |= {name: name for name in rest}
+    return [told[name] for name in sorted(told)]
 
 
 def _found(known: Mapping[str, Relation], search: str) -> Answer:
