@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from browsing import open_page, prepare
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -36,8 +37,14 @@ def test_a_link_opens_the_section_that_it_leads_to(browser: webdriver.Chrome, pa
         driver.execute_script("scrollTo(0, 0)")
 
 
-def test_every_table_is_within_two_clicks(browser: webdriver.Chrome, page: Page) -> None:
-    driver = _folded(browser, page("transformer_step"))
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("transformer_step", 20), ("ddp_step", 20), ("stacks/json_step.sqlite", 10)],
+)
+def test_every_table_is_within_two_clicks(
+    name: str, least: int, browser: webdriver.Chrome, page: Page
+) -> None:
+    driver = _folded(browser, page(name))
     folds: list[int] = driver.execute_script("""
         return [...document.querySelectorAll(".scroll[data-id]")].map((box) => {
             let count = 0;
@@ -45,7 +52,7 @@ def test_every_table_is_within_two_clicks(browser: webdriver.Chrome, page: Page)
             return count;
         });
     """)
-    assert len(folds) > 20 and max(folds) <= 2
+    assert len(folds) > least and max(folds) <= 2
 
 
 def test_words_are_found_in_folded_tables(browser: webdriver.Chrome, page: Page) -> None:
