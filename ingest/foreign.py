@@ -23,7 +23,8 @@ _BINARY = (
     (rb"PK\x03\x04|.{257}ustar", "an archive; unpack it and give its files"),
     (
         rb"\x80[\x02-\x05].",
-        f"a Python pickle, but not a memory snapshot of PyTorch; give the {TORCH}",
+        "a Python pickle, but neither a memory snapshot nor a flight recorder dump of PyTorch; "
+        f"give one of them, or the {TORCH}",
     ),
 )
 

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from conftest import Cli
 
 from perfpipe.errors import InputError
 from perfpipe.ingest.inputs import identify
@@ -57,7 +58,11 @@ KINDS = {
     "memory_timeline.raw": (b"[[1694000, 0, 1024, 5], [1694001, 1, 1024, 5]]", "a memory timeline"),
     "memory_timeline.json": (b"[[1, 2], [[0, 1], [0, 2]]]", "a memory timeline"),
     "timeline.html": (b"<!DOCTYPE html><html></html>", "a web page"),
-    "snapshot.pickle": (pickle.dumps({"segments": []}), "a Python pickle"),
+    "checkpoint.pickle": (
+        pickle.dumps({"weights": [0.5], "step": 3}),
+        "a Python pickle, but neither a memory snapshot nor a flight recorder dump of PyTorch",
+    ),
+    "old.pickle": (pickle.dumps({"weights": [0.5]}, protocol=2), "a Python pickle, but neither"),
     "reports.tar": (_tar(), "an archive; unpack it"),
     "reports.zip": (b"PK\3\4\x14\0\0\0", "an archive; unpack it"),
     "host.xplane.pb": (b"\n\x0c/host:metadata", "a profile of JAX (XLA)"),
@@ -76,3 +81,26 @@ def test_files_of_other_tools_are_refused_by_name(name: str, tmp_path: Path) -> 
         identify(path)
     assert sentence in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({"layer": "segments"}, "not a memory snapshot of PyTorch (no segments)"),
+        ({"segments": [], "device_traces": []}, "the snapshot has no segments and no events"),
+        (["segments"], "segment 0 is not a dictionary"),
+        (
+            {"segments": [], "hook": print},
+            "the pickle needs builtins.print, and perfpipe reads only",
+        ),
+    ],
+)
+def test_a_pickle_that_only_looks_like_a_snapshot_is_refused(
+    value: object, sentence: str, tmp_path: Path, cli: Cli
+) -> None:
+    path = tmp_path / "own.pickle"
+    path.write_bytes(pickle.dumps(value))
+    assert identify(path).format == "memory-snapshot"
+    assert cli("ingest", path) == 2
+    said = [line for line in cli.err.splitlines() if line.startswith("perfpipe: ")]
+    assert sentence in said[0] and "own.pickle: " in said[0]
