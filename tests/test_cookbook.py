@@ -38,7 +38,7 @@ def _blocks(text: str, kind: str) -> list[str]:
 def _commands(text: str) -> Iterator[list[str]]:
     for block in _blocks(text, "sh"):
         for line in block.splitlines():
-            program, *words = shlex.split(line)
+            program, *words = shlex.split(line, comments=True) or [""]
             if program == "perfpipe":
                 yield words
 
@@ -80,7 +80,9 @@ def _examples() -> Iterator[tuple[str, str]]:
     """Yield what other pages have: each block of commands with the text below it."""
     for name in OTHERS:
         text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        found = re.findall(r"^```sh\n.*?^```\n\n```text\n.*?^```", text, re.MULTILINE | re.DOTALL)
+        found = re.findall(
+            r"^```sh\n(?:(?!```).*\n)+```\n\n```text\n(?:(?!```).*\n)+```$", text, re.MULTILINE
+        )
         assert found, name
         yield from ((name, example) for example in found)
 
@@ -120,6 +122,11 @@ def test_each_question_has_a_command_its_output_and_what_to_do() -> None:
         assert [*_commands(text)], title
         assert _blocks(text, "text") or _blocks(text, "console"), title
         assert "**Read it.**" in text and "**Do.**" in text, title
+
+
+def test_comments_are_no_words() -> None:
+    block = "# Both.\n\nperfpipe ls     # a comment\nperfpipe query 'a # b'\n"
+    assert [*_commands(f"```sh\n{block}```\n")] == [["ls"], ["query", "a # b"]]
 
 
 def test_other_output_is_noticed() -> None:
