@@ -46,6 +46,8 @@ class FindingFile:
     `says` and `evidence` are Jinja templates of a row, with `share` and `words` beside its columns.
     `part` says what shares are of, if not the analyzed window: between, capture or window, as in
     findings.
+    `category` is the category of the budget that shares belong to.  It says how they differ without
+    the profiler: GPU work keeps its duration, and idle time is shorter.
     Rows of a GPU differ by the column `each`; the one with the most of `largest` is shown.
     `columns` maps columns of `findings` to those of the view.  `assumes` says what a bound
     (gain_pct) assumes, by the view's floor; without such a column there is one.  What does not
@@ -60,6 +62,7 @@ class FindingFile:
     evidence: str
     question: str
     part: str = ""
+    category: str = "compute"
     each: str = ""
     largest: str = "share_pct"
     recurs: bool = True
@@ -101,12 +104,25 @@ def parse_block(text: str, path: str, view: str, types: Mapping[str, str]) -> Fi
 
 def claims_sql(files: Iterable[FindingFile]) -> str:
     """Return the query of what findings claim, in columns of `findings`."""
-    return "\nUNION ALL BY NAME\n".join(_claim(file) for file in files)
+    return _plain(map(_claim, files), "bound_pct")
 
 
 def advice_sql(files: Iterable[FindingFile]) -> str:
     """Return the query of their techniques: what recurs, GPU by GPU."""
-    return "\nUNION ALL BY NAME\n".join(_advice(file) for file in files if file.recurs)
+    return _plain((_advice(file) for file in files if file.recurs), "gain_pct")
+
+
+def _plain(queries: Iterable[str], bound: str) -> str:
+    """Return all rows of some queries, with shares as they are without the profiler, if known."""
+    shares = ", ".join(f"{name} * scale AS {name}" for name in ("share_pct", "weight_pct", bound))
+    scale = "plain_scale(o.category, t.work_scale, t.communication_scale, t.idle_scale)"
+    rows = "\nUNION ALL BY NAME\n".join(queries)
+    return (
+        f"SELECT * EXCLUDE (category, scale) REPLACE ({shares})\n"
+        f"FROM (SELECT o.*, if(o.part IS NULL, {scale}, 1) AS scale\nFROM ({rows}) AS o\n"
+        "LEFT JOIN step_times AS t ON t.report_id = o.report_id\n"
+        "AND t.device IS NOT DISTINCT FROM o.device)"
+    )
 
 
 def _claim(file: FindingFile) -> str:
@@ -116,6 +132,7 @@ def _claim(file: FindingFile) -> str:
         "bound": quote(file.claim),
         "recurs": str(file.recurs).lower(),
         "precision": _precision(file),
+        "category": quote(file.category),
         "confidence": quote(file.confidence),
         "place": f"row_number() OVER (ORDER BY v.share_pct DESC{each and ', '}{each})",
         **({"subclass": each} if each else {}),
@@ -140,6 +157,7 @@ def _advice(file: FindingFile) -> str:
         "bound": f"v.{file.each}" if file.each else quote(file.claim),
         "rank": "v.rank" if "rank" in file.types else "1" if file.chooses else "t.rank",
         "precision": _precision(file),
+        "category": quote(file.category),
         **({"part": quote(file.part)} if file.part else {}),
         **({"weight_pct": "v.weight_pct"} if "weight_pct" in file.types else {}),
         **_bound(file, "gain_pct"),

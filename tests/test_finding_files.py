@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import Opened, Tiny, claims
@@ -12,9 +14,11 @@ from perfpipe.analysis.finding_files import FindingFile, parse_block
 from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.macros import macros
 from perfpipe.analysis.sentences import environment, rendered
+from perfpipe.analysis.session import Session
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.views import parse_view, views
 from perfpipe.analysis.words import _assumptions, assumption, finding_files, word
+from perfpipe.store import Store
 
 KEYS = {"report_id": "VARCHAR", "device": "BIGINT", "share_pct": "DOUBLE"}
 SAID = 'claim = "c"\nsays = "s"\nevidence = "e"\nquestion = "FROM v"\n'
@@ -28,6 +32,7 @@ def test_a_template_uses_columns_of_its_view(file: FindingFile) -> None:
         assert names <= {*file.types, "share", "words"}
     view = views()[file.view]
     assert view.public and view.layer == "nsys"
+    assert word("category", file.category, "part")
     for key, entry in file.techniques.items():
         assert techniques()[key].technique == entry["technique"]
 
@@ -108,6 +113,22 @@ def test_a_finding_without_the_columns_of_all_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=r"nsys/v\.sql: no column device"):
         parse_view(text, "nsys/v.sql")
+
+
+def test_findings_and_their_advice_state_the_same_shares(
+    replayed: Callable[[str], Path],
+) -> None:
+    """Where the time of a step without the profiler is known."""
+    with Session.open(Store(replayed("transformer_step"))) as con:
+        rows = con.execute("""
+            SELECT technique, max(f.share_pct), any_value(r.share_pct)
+            FROM findings AS f JOIN recommendations AS r USING (technique)
+            WHERE f.bound = 'operator' GROUP BY technique
+        """).fetchall()
+        scales = con.execute("SELECT max(work_scale) FROM step_times").fetchall()
+    assert len(rows) >= 2 and scales[0][0] > 1.2
+    for technique, found, advised in rows:
+        assert found == pytest.approx(advised), technique
 
 
 def test_filters() -> None:

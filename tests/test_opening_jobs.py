@@ -40,7 +40,13 @@ def test_a_rank_waits_for_the_one_whose_host_is_slow(pages: Pages) -> None:
         opening["verdict"]["text"],
     )
     assert said and 13 < float(said[1]) < 16
-    assert "GPU 1 waits for rank 0 in collectives" in opening["actions"][0]["evidence"]
+    first, *others = opening["actions"]
+    assert first["what"] == "Launch the step as a CUDA graph, or compile it"
+    said = first["evidence"]
+    assert "GPU 0 is launch-bound" in said and "GPU 1 waits for rank 0 in collectives. " in said
+    # One advice is enough, and the subject names the configuration.
+    assert not any("rank 0" in other["evidence"] for other in others)
+    assert not any("slow_rank" in action["evidence"] for action in opening["actions"])
 
 
 def test_a_screen_is_about_one_configuration(pages: Pages) -> None:

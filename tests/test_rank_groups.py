@@ -143,9 +143,14 @@ def test_findings_of_64_ranks(large: Traced) -> None:
     assert slowest == [(16, 2, 2)]
     rows = large.rows(
         "SELECT claim, bound_pct > 0 AND bound_pct < 100 FROM findings "
-        "WHERE claim IN ('pipeline_bubble', 'stage_imbalance', 'slow_rank')"
+        "WHERE claim IN ('pipeline_bubble', 'stage_imbalance', 'ranks_wait')"
     )
-    assert dict(rows) == dict.fromkeys(("pipeline_bubble", "stage_imbalance", "slow_rank"), True)
+    assert dict(rows) == dict.fromkeys(("pipeline_bubble", "stage_imbalance", "ranks_wait"), True)
+    # Those that wait for the late rank say why it is late: this is no second finding.
+    waits = large.rows(
+        "SELECT DISTINCT last_rank, last_cause FROM findings WHERE claim IN ('ranks_wait', 'slow_rank')"
+    )
+    assert waits == [(37, "compute")]
     # What the stages wait for in messages is no communication to overlap.
     advised = {technique for (technique,) in large.rows("SELECT technique FROM recommendations")}
     assert "smaller_bubble" in advised and "even_stages" in advised
@@ -425,8 +430,18 @@ def test_lateness_over_the_steps(pattern: str | None, scale: Any, tmp_path: Path
             for placed in (_first_collective(traced.job, step) for step in range(16))
         )
         assert rows == ([(2, pattern, expected)] if pattern else [])
-        claims = traced.rows("SELECT course FROM slow_rank_findings")
-    assert len(claims) == (1 if pattern else 0)
+        claims = traced.rows("SELECT rank, pattern FROM slow_rank_findings")
+        waits = traced.rows(
+            "SELECT DISTINCT last_rank, last_cause FROM findings WHERE claim = 'ranks_wait'"
+        )
+        (least,) = traced.rows(
+            "SELECT min(s.share_pct - e.most) FROM slow_rank_findings AS s, "
+            "(SELECT max(window_pct) AS most FROM _exposed_waits) AS e"
+        )
+    # A lateness that is similar in all steps is in the findings of the ranks that wait.
+    assert claims == ([(2, pattern)] if pattern in ("growing", "bursts") else [])
+    assert waits == ([(2, "compute")] if pattern else [])
+    assert least[0] is None or least[0] <= 0
 
 
 def _first_collective(job: Job, step: int) -> dict[int, Placed]:

@@ -270,8 +270,9 @@ def _of_gpu(scope: Scope, found: _Found, several: bool) -> Finding:
         claim, evidence = _of_file(scope, own, found, share)
     else:
         claim = says(found.claim, found.share_pct)
-        if found.for_rank is not None:
-            claim = word("timeline", found.claim, "says_rank").format(rank=found.for_rank)
+        late = found.last_rank if found.last_cause is not None else found.for_rank
+        if late is not None and found.claim == "ranks_wait":
+            claim = word("timeline", found.claim, "says_rank").format(rank=late)
         evidence = "; ".join(_of_category(found, share))
     if found.confidence == "low":
         evidence += "; low confidence: the trace lost events or hides kernels in CUDA graphs"

@@ -57,7 +57,8 @@ def opening_of(
     slowest.
     """
     part = running.with_running(scope, _part(scope)) or Part(otherwise)
-    actions = actions_of(scope, searches.open_of(scope, _concerned(scope, findings, part)))
+    concerned = searches.open_of(scope, _concerned(scope, findings, part))
+    actions = actions_of(scope, concerned, part.about)
     if scope.compared is None:
         actions = (*searches.next_of(scope), *actions)[:MOST]
     if scope.compared is None:

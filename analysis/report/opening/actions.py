@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.verdicts import uncovered
@@ -14,7 +15,7 @@ from perfpipe.viewmodel import Action, Finding, with_bound
 MOST = 3
 
 
-def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
+def actions_of(scope: Scope, findings: Sequence[Finding], about: str = "") -> tuple[Action, ...]:
     """Return what to try first: one finding of each technique, slowest configurations first.
 
     Findings without advice are skipped, such as a kernel close to its limit, and so are findings
@@ -23,7 +24,8 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
 
     What a trial has shown to help comes first, largest gain first, and what it has shown not to
     help comes last.  In a sweep, a large share of a short configuration saves less than a small
-    share of a long one.  Findings on one configuration keep their order.
+    share of a long one.  Findings on one configuration keep their order.  If the screen is `about`
+    this one, they do not repeat its name.
     """
     times = _times(scope)
     longest = max(times.values(), default=0.0)
@@ -52,7 +54,10 @@ def actions_of(scope: Scope, findings: Sequence[Finding]) -> tuple[Action, ...]:
     for finding in sorted(advised, key=place):
         if finding.helped or finding.most_pct is None or finding.most_pct >= least:
             made.setdefault(finding.advice, []).append(finding)
-    return tuple(_action(what, *found) for what, found in [*made.items()][:MOST])
+    shown = dict([*made.items()][:MOST])
+    if about and len({_label(one) for found in shown.values() for one in found}) == 1:
+        shown = {what: [*map(_without_label, found)] for what, found in shown.items()}
+    return tuple(_action(what, *found) for what, found in shown.items())
 
 
 def _times(scope: Scope) -> dict[str, float]:
@@ -77,5 +82,13 @@ def _action(what: str, finding: Finding, *others: Finding) -> Action:
 
 def _says(finding: Finding) -> str:
     """Return the claim without the GPU and the report that it is about."""
-    gpu, _, label = finding.subject.partition(" in ")
-    return finding.claim.removeprefix(gpu).removesuffix(f" ({label})")
+    return _without_label(finding).claim.removeprefix(finding.subject.partition(" in ")[0])
+
+
+def _label(finding: Finding) -> str:
+    """Return the configuration or file that a finding is about."""
+    return finding.subject.partition(" in ")[2]
+
+
+def _without_label(finding: Finding) -> Finding:
+    return replace(finding, claim=finding.claim.removesuffix(f" ({_label(finding)})"))

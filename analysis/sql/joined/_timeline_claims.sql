@@ -54,18 +54,7 @@ claims AS (
     LEFT JOIN small_readbacks AS b
         ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
     UNION ALL BY NAME
-    -- Shares of a step are shares of GPU work.
-    SELECT
-        o.* REPLACE (
-            o.share_pct * scale AS share_pct,
-            o.bound_pct * scale AS bound_pct,
-            o.weight_pct * scale AS weight_pct
-        )
-    FROM (
-        SELECT o.*, if(o.part IS NULL, coalesce(t.work_scale, 1), 1) AS scale
-        FROM _own_claims AS o
-        LEFT JOIN step_times AS t ON t.report_id = o.report_id AND t.device IS NOT DISTINCT FROM o.device
-    ) AS o
+    FROM _own_claims
 )
 SELECT
     'timeline' AS subject,

@@ -18,6 +18,7 @@ says = "waits while the host allocates or frees device memory during the steps"
 evidence = """\
 the steps contain {{ calls | counted('call') }} ({{ functions }}), {{ '%.1f' | format(per_step) }} per step, \
 which take {{ call_ns | ns }} in total; the GPU idles during these calls for {{ share }}"""
+category = "launch_overhead"
 question = "SELECT calls, per_step, call_ns, idle_ns, share_pct, functions FROM allocation_findings"
 
 [columns]

@@ -18,6 +18,7 @@ evidence = """\
 ranks {{ ranks }} share experts; rank {{ loaded_rank }} receives {{ '%.2f' | format(imbalance) }} times \
 the mean of the ranks, and the busiest rank of a call {{ '%.2f' | format(call_imbalance) }} times the \
 mean; this GPU waits in the all-to-alls for {{ share }}"""
+category = "communication"
 question = "SELECT rank, tokens, bytes, load, imbalance, call_imbalance FROM expert_loads"
 
 [columns]

@@ -29,6 +29,7 @@ evidence = """\
 the host waits for {{ copies | counted('copy') }} of up to {{ max_bytes }} B \
 ({{ '%.1f' | format(per_step) }} per step); the GPU is idle for {{ share }} and busy for \
 {{ '%.0f' | format(busy_pct) }} %"""
+category = "sync"
 question = "SELECT kind, copies, per_step, max_bytes, fewest, most, busy_pct FROM loop_findings"
 each = "size"
 

@@ -17,6 +17,7 @@ evidence = """\
 this takes {{ share }} and is not the program's fault; without the wait, a step takes \
 {{ median_ns | ns }} (median; p95 {{ p95_ns | ns }}), and the GPU is busy for \
 {{ '%.0f' | format(busy_pct) }} % of that time"""
+category = "no_work"
 question = "SELECT no_work_ns, share_pct, steps, median_ns, p95_ns, busy_pct FROM no_work_findings"
 
 [columns]

@@ -20,6 +20,7 @@ evidence = """\
 stage {{ stage }} (of 0 to {{ stages - 1 }}) has no work for {{ '%.1f' | format(bubble_pct) }} % of the \
 time in which the microbatches pass{{ pipeline }}; the bubble takes {{ share }}; {{ receive_ns | ns }} \
 of it are in messages of the pipeline"""
+category = "communication"
 question = "SELECT stage, rank, window_ns, work_ns, receive_ns, idle_ns, bubble_pct FROM pipeline_stages"
 
 [columns]

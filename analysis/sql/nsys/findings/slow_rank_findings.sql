@@ -1,5 +1,6 @@
 -- GPUs whose rank delays the others: it arrives late at collectives, although it does not wait for other
--- ranks itself.
+-- ranks itself. A rank for which the findings on the waiting GPUs state the cause has no row, unless its
+-- lateness grows or comes in bursts.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -7,8 +8,9 @@
 -- steps BIGINT: number of steps
 -- late_steps BIGINT: number of steps in which the rank delays the others
 -- late_ns BIGINT: lateness summed over the steps, ns
--- share_pct DOUBLE: late_ns as a percentage of the analyzed window
--- gain_pct DOUBLE: upper bound on the gain if the rank is as fast as the median rank, %
+-- share_pct DOUBLE: share of the analyzed window in which another rank waits in collectives without other
+--   work: that of the rank that waits longest, but not more than the lateness, %
+-- gain_pct DOUBLE: upper bound on the gain if the rank is as fast as the median rank: share_pct, %
 -- pattern VARCHAR: how the lateness develops, as in slow_ranks; NULL if there are too few steps
 -- course VARCHAR: the development as a clause
 /* finding
@@ -16,7 +18,9 @@ claim = "slow_rank"
 says = "delays the other ranks"
 evidence = """\
 rank {{ rank }} arrives at collectives after the median of the captured ranks in {{ late_steps }} of {{ \
-steps }} steps, by {{ late_ns | ns }} in total, which is {{ share }}; {{ course }}"""
+steps }} steps, by {{ late_ns | ns }} in total; another rank waits without other work for {{ share }}; \
+{{ course }}"""
+category = "communication"
 question = "SELECT rank, step, behind_ns, waiting_ns, late_ns FROM rank_lateness"
 
 [columns]
@@ -44,24 +48,44 @@ difficulty = "medium"
 link = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 */
 CREATE VIEW slow_rank_findings AS
+WITH others AS (
+    SELECT s.job, s.rank, max(e.window_pct) AS window_pct
+    FROM slow_ranks AS s
+    JOIN _exposed_waits AS e ON e.job = s.job AND e.rank != s.rank
+    GROUP BY s.job, s.rank
+),
+late AS (
+    SELECT s.*, least(s.window_pct, o.window_pct) AS waited_pct
+    FROM slow_ranks AS s
+    JOIN others AS o USING (job, rank)
+),
+-- Ranks for which a waiting GPU has a finding with the cause.
+explained AS (
+    SELECT DISTINCT c.job, c.last_rank AS rank
+    FROM _rank_causes AS c
+    JOIN _timeline_contributors AS t USING (report_id, device)
+    WHERE t.bound = 'communication' AND c.cause IS NOT NULL
+)
 SELECT
-    report_id,
-    device,
-    rank,
-    steps,
-    late_steps,
-    late_ns,
-    window_pct AS share_pct,
-    window_pct AS gain_pct,
-    pattern,
-    CASE pattern
+    s.report_id,
+    s.device,
+    s.rank,
+    s.steps,
+    s.late_steps,
+    s.late_ns,
+    s.waited_pct AS share_pct,
+    s.waited_pct AS gain_pct,
+    s.pattern,
+    CASE s.pattern
         WHEN 'constant' THEN 'the lateness is similar in most steps'
         WHEN 'growing' THEN
-            printf('the lateness grows, from %.3g ms to %.3g ms per step', first_ns / 1e6, last_ns / 1e6)
-        WHEN 'bursts' THEN printf('few steps have most of the lateness, up to %.3g ms', longest_ns / 1e6)
+            printf('the lateness grows, from %.3g ms to %.3g ms per step', s.first_ns / 1e6, s.last_ns / 1e6)
+        WHEN 'bursts' THEN printf('few steps have most of the lateness, up to %.3g ms', s.longest_ns / 1e6)
         WHEN 'irregular' THEN 'the lateness varies from step to step'
         ELSE 'there are too few steps to see how the lateness develops'
     END AS course
-FROM slow_ranks
-WHERE window_pct >= threshold('lateness.late_pct')
-ORDER BY report_id, device, rank;
+FROM late AS s
+LEFT JOIN explained AS e USING (job, rank)
+WHERE s.waited_pct >= threshold('lateness.late_pct')
+    AND (e.rank IS NULL OR s.pattern IN ('growing', 'bursts'))
+ORDER BY s.report_id, s.device, s.rank;
