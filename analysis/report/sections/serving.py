@@ -78,7 +78,7 @@ RATES = _LoadTable(
     order="phase != 'plain', phase, rate, load_id",
     figure="latencies",
     headline=1,
-    key="TTFT p95 {ttft_p95_ms}, end to end p95 {e2e_p95_ms}",
+    key="TTFT p95 {ttft_p95_ms} ms, end to end p95 {e2e_p95_ms} ms",
 )
 
 LATENCIES = _LoadTable(
