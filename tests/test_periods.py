@@ -296,6 +296,15 @@ def test_threads_with_loops_of_their_own(periods: list[int], times: int, seed: i
     assert set(part["period"].to_pylist()) <= known
 
 
+def test_a_gpu_that_no_loop_uses_has_no_steps() -> None:
+    process, _ = _issued({1: [*range(100, 120), *list(range(40)) * 10]}, Random(0))
+    device = np.where(process.symbol < 100, 0, 1)
+    one = np.ones_like(device)
+    placed = Placed(process.host, process.host + 10, one, one, device, process.host)
+    (part,) = _parts(_kept(process, lambda: [placed]))
+    assert set(part["device"].to_pylist()) == {0}
+
+
 def test_threads_that_take_turns_are_one_loop() -> None:
     """Autograd launches the second half of each step from a thread of its own."""
     process, _ = _issued({1: list(range(40)) * 10}, Random(0))

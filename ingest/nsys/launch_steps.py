@@ -166,7 +166,8 @@ class _Kept:
                     np.minimum.at(gpu.first, place[own], some.start[rows[own]])
                     np.maximum.at(gpu.last, place[own], some.end[rows[own]])
         for code, device in enumerate(devices.tolist()):
-            self.used[device] += int(np.count_nonzero(used & (codes == code)))
+            if count := int(np.count_nonzero(used & (codes == code))):
+                self.used[device] += count
 
     def loops(self) -> pa.Table:
         """Return the rows of launch_loops."""
