@@ -133,6 +133,17 @@ class _Trace:
             stream = 19 if item.blocks else 18
             self._launch(at + self._LASTS, SEND_RECEIVE, placed, stream, thread)
             self._host += 3 * self._LASTS
+            if item.blocks:
+                self._wait(item, thread)
+
+    def _wait(self, item: Exchange, thread: dict[str, Any]) -> None:
+        """torch records that it waits for a call like a call, with a group of one rank."""
+        args = self._args(item, "wait", 0, 0)
+        args |= {"dtype": "Byte", "Process Group Ranks": "[]", "Group size": 1}
+        args |= {"Global rank start": -1, "Global rank stride": -1}
+        at = self._host + self._SETUP
+        self._add("cpu_op", "record_param_comms", at, self._LASTS, args=args, **thread)
+        self._host = at + self._LASTS
 
     def _args(self, item: Collective | Exchange, call: str, put: int, got: int) -> dict[str, Any]:
         ranks = item.ranks

@@ -1,7 +1,8 @@
 -- Calls of NCCL and torch.distributed with what their payloads say: NCCL's NVTX ranges if the export has
 -- their payloads, or torch.distributed in a torch.profiler trace. Groups of torch have a name and their
 -- ranks, which only together are unique. A peer that torch states is a rank of the job, that of NCCL a rank
--- of the communicator.
+-- of the communicator. torch also records when it creates a communicator (init) and waits for a call (wait),
+-- which are no communication.
 -- @materialize
 CREATE VIEW _distributed_calls AS
 WITH payloads AS (
@@ -80,7 +81,7 @@ SELECT
     p.stride::BIGINT
 FROM payloads AS p
 JOIN nsys_nvtx_ranges AS r USING (report_id, range_id)
-WHERE p.torch_call IS NOT NULL
+WHERE p.torch_call NOT IN ('init', 'wait')
 UNION ALL
 SELECT
     report_id, range_id, pid, tid, start_ns, name, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL,
