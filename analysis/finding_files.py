@@ -28,7 +28,7 @@ from typing import Any
 from perfpipe.database import quote
 
 #: Columns that a view hands on to `findings` if it has them.
-_HANDED_ON = ("time_ns", "launches", "causes", "weight_pct")
+_HANDED_ON = ("time_ns", "launches", "causes", "weight_pct", "part")
 
 #: Columns of `findings` that a file can give by another name, and entries that a technique needs.
 _RENAMED = frozenset({*_HANDED_ON, "subclass"})
@@ -45,7 +45,7 @@ class FindingFile:
 
     `says` and `evidence` are Jinja templates of a row, with `share` and `words` beside its columns.
     `part` says what shares are of, if not the analyzed window: between, capture or window, as in
-    findings.
+    findings.  The view may have it as a column instead.
     `category` is the category of the budget that shares belong to.  It says how they differ without
     the profiler: GPU work keeps its duration, and idle time is shorter.
     Rows of a GPU differ by the column `each`; the one with the most of `largest` is shown.
@@ -159,7 +159,7 @@ def _advice(file: FindingFile) -> str:
         "precision": _precision(file),
         "category": quote(file.category),
         **({"part": quote(file.part)} if file.part else {}),
-        **({"weight_pct": "v.weight_pct"} if "weight_pct" in file.types else {}),
+        **{name: f"v.{name}" for name in ("weight_pct", "part") if name in file.types},
         **_bound(file, "gain_pct"),
     }
     return (

@@ -44,6 +44,7 @@ _PARTS = {
     "step": "the step",
     "capture": "the capture (not of the steps)",
     "window": "the captured window of the load",
+    "loop": "the steps after warm-up",
     "between": (
         "the time from the first steady step to the last (steps lengthened by this idle time are "
         "excluded)"
@@ -58,6 +59,7 @@ _WHOLES = {
     "timed": "the timed part of the benchmark",
     "capture": "the capture",
     "between": "the time from the first steady step to the last",
+    "loop": "the steps after warm-up",
     "profile": "profiled time",
     "window": "the captured window of the load",
 }

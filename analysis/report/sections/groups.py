@@ -40,7 +40,7 @@ GROUP_TRAFFIC = JobTable(
         Col("link_why", "Source of the link", detail=True, hover_of="link"),
         Col("link_pct", "Bus bandwidth", "pct", "% of the link"),
         Col("late_rank", "Late rank", "int"),
-        Col("late_pct", "Late", "pct", "% of collectives"),
+        Col("late_pct", "Late", "pct", "% of all lateness"),
         Col("group_id", "Group", detail=True),
         _JOB,
     ),
@@ -129,12 +129,12 @@ SLOW_RANKS = GpuTable(
         Col("late_steps", "Late steps", "int"),
         Col("steps", "Steps", "int"),
         Col("late_ns", "Lateness", "ns"),
-        Col("window_pct", "Lateness", "pct", "% of the window"),
+        Col("steps_pct", "Lateness", "pct", "% of the steps"),
         Col("longest_ns", "Largest in a step", "ns"),
         Col("pattern", "Development"),
     ),
     order="late_ns DESC, rank",
-    where="late_ns > 0",
+    where="late_steps > 0",
 )
 
 RANK_LATENESS = GpuTable(
@@ -145,7 +145,7 @@ RANK_LATENESS = GpuTable(
         Col("rank", "Rank", "int"),
         Col("step", "Step", "int"),
         Col("collectives", "Collectives", "int"),
-        Col("behind_ns", "Behind the median rank", "ns"),
+        Col("behind_ns", "Median rank waits longer", "ns"),
         Col("waiting_ns", "Own waiting time", "ns"),
         Col("late_ns", "Lateness", "ns"),
     ),

@@ -24,12 +24,13 @@
 -- block VARCHAR: block dimensions of the kernel in threads, as x,y,z
 -- nvtx_path VARCHAR: NVTX ranges that enclose the kernel
 -- part VARCHAR: part of the timeline to which the finding refers: steady, whole, startup or step, as in
---   analysis_windows; capture for startup; between (first to last steady step) for process_starts; window
---   (of the load that was captured) for findings on a server's engine
+--   analysis_windows; capture for startup; between (first to last steady step) for process_starts; loop (the
+--   steps after warm-up) for slow_rank; window (of the load that was captured) for findings on a server's
+--   engine
 -- share_of VARCHAR: reference time (100 %) for the share columns: step (the steady steps), steps (the steady
 --   steps of all timelines, for kernels), timeline (another window of the timeline), timed (kernels that a
---   benchmark times), between (first to last steady step), capture (the time from the first CUDA call),
---   window (the captured window of a load) or profile (all profiled time)
+--   benchmark times), between (first to last steady step), loop (the steps after warm-up), capture (the time
+--   from the first CUDA call), window (the captured window of a load) or profile (all profiled time)
 -- share_pct DOUBLE: share of the reference time (share_of), %
 -- time_ns DOUBLE: total duration of the kernel's launches, the operator's launches in a step, the start-up,
 --   or the idle intervals in which processes start, ns

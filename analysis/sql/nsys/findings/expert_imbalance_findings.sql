@@ -46,7 +46,7 @@ CREATE VIEW expert_imbalance_findings AS
 WITH waits AS (
     SELECT w.job, w.communicator AS group_id, w.report_id, w.device, sum(w.waiting_ns)::BIGINT AS waiting_ns
     FROM _group_waits AS w
-    WHERE w.operation = 'AllToAll'
+    WHERE w.operation = 'AllToAll' AND w.analysed
     GROUP BY w.job, w.communicator, w.report_id, w.device
 ),
 loaded AS (

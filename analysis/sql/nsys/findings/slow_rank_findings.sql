@@ -1,6 +1,6 @@
--- GPUs whose rank delays the others: it arrives late at collectives, although it does not wait for other
+-- GPUs whose rank delays the others: they wait for it in collectives, although it does not wait for other
 -- ranks itself. A rank for which the findings on the waiting GPUs state the cause has no row, unless its
--- lateness grows or comes in bursts.
+-- lateness grows or comes in bursts. Steps that differ from the others count as well.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -9,17 +9,20 @@
 -- late_steps BIGINT: number of steps in which the rank delays the others
 -- late_ns BIGINT: lateness summed over the steps, ns
 -- share_pct DOUBLE: share of the analyzed window in which another rank waits in collectives without other
---   work: that of the rank that waits longest, but not more than the lateness, %
+--   work: that of the rank that waits longest, but not more than the lateness; for bursts late_ns as a
+--   percentage of the time of all steps after warm-up, %
 -- gain_pct DOUBLE: upper bound on the gain if the rank is as fast as the median rank: share_pct, %
 -- pattern VARCHAR: how the lateness develops, as in slow_ranks; NULL if there are too few steps
 -- course VARCHAR: the development as a clause
+-- part VARCHAR: loop for bursts if the steady steps are analyzed, because the share is of all steps after
+--   warm-up; else NULL
 /* finding
 claim = "slow_rank"
 says = "delays the other ranks"
 evidence = """\
-rank {{ rank }} arrives at collectives after the median of the captured ranks in {{ late_steps }} of {{ \
-steps }} steps, by {{ late_ns | ns }} in total; another rank waits without other work for {{ share }}; \
-{{ course }}"""
+rank {{ rank }} delays the median of the captured ranks at collectives in {{ late_steps }} of {{ steps }} \
+steps, by {{ late_ns | ns }} in total{% if pattern == 'bursts' %}, which is {{ share }}{% else %}; another \
+rank waits without other work for {{ share }}{% endif %}; {{ course }}"""
 category = "communication"
 question = "SELECT rank, step, behind_ns, waiting_ns, late_ns FROM rank_lateness"
 
@@ -31,7 +34,7 @@ subclass = "pattern"
 [words]
 slow_rank = "a rank that delays the others"
 [assumes]
-slow_rank = "the rank arrived together with the median of the captured ranks"
+slow_rank = "the rank arrived together with the median of the others, and no other work hid the wait"
 
 [techniques.even_rank]
 technique = "Find out what differs on the late rank"
@@ -55,9 +58,14 @@ WITH others AS (
     GROUP BY s.job, s.rank
 ),
 late AS (
-    SELECT s.*, least(s.window_pct, o.window_pct) AS waited_pct
+    SELECT
+        s.*,
+        CASE
+            WHEN s.pattern = 'bursts' THEN s.steps_pct
+            ELSE least(s.steps_pct, coalesce(o.window_pct, 0))
+        END AS waited_pct
     FROM slow_ranks AS s
-    JOIN others AS o USING (job, rank)
+    LEFT JOIN others AS o USING (job, rank)
 ),
 -- Ranks for which a waiting GPU has a finding with the cause.
 explained AS (
@@ -83,8 +91,10 @@ SELECT
         WHEN 'bursts' THEN printf('few steps have most of the lateness, up to %.3g ms', s.longest_ns / 1e6)
         WHEN 'irregular' THEN 'the lateness varies from step to step'
         ELSE 'there are too few steps to see how the lateness develops'
-    END AS course
+    END AS course,
+    CASE WHEN s.pattern = 'bursts' AND w.kind = 'steady' THEN 'loop' END AS part
 FROM late AS s
+JOIN analysis_windows AS w ON w.report_id = s.report_id AND w.device IS NOT DISTINCT FROM s.device
 LEFT JOIN explained AS e USING (job, rank)
 WHERE s.waited_pct >= threshold('lateness.late_pct')
     AND (e.rank IS NULL OR s.pattern IN ('growing', 'bursts'))

@@ -1,27 +1,66 @@
--- Each rank's part in the collectives of its groups that all captured ranks share: when it arrived after the
--- median rank, and how long it waited.
+-- Each rank's part in the collectives of its groups that all captured ranks share, in windows of which
+-- lateness is known: how long it waited, and how much longer than it the median rank was in the collective.
+-- A collective ends at the same time on all ranks, so the rank that arrives last is in it for the shortest
+-- time, whatever the clocks of the machines say. Collectives that queue behind the collective before,
+-- without work between them, have the same `run` on each rank: they wait for the same lateness.
 -- @materialize
 CREATE VIEW _group_waits AS
-WITH aligned AS (
+WITH ends AS (
+    SELECT DISTINCT track, end_ns
+    FROM _ops
+    WHERE class != 'communication'
+),
+ordered AS (
     SELECT
-        p.job, p.rank, p.report_id, p.track, p.device, p.op_id, p.operation, p.communicator, p.nth, p.dur_ns,
-        p.window_id,
-        p.start_ns + c.offset_ns AS at_ns
-    FROM _paired AS p
-    JOIN _clocks AS c USING (job, report_id)
-    WHERE p.analysed
+        *,
+        lag(end_ns) OVER (
+            PARTITION BY report_id, track, pid, communicator ORDER BY start_ns, op_id
+        ) AS earlier_ns
+    FROM _paired
+),
+timed AS (
+    SELECT
+        p.*,
+        c.analysed AS compared,
+        c.transfer_ns,
+        w.step,
+        w.end_ns - w.start_ns AS step_ns,
+        -- Nothing that it may have waited for ended since the collective before.
+        coalesce(p.earlier_ns >= e.end_ns, false) AS queued
+    FROM ordered AS p
+    JOIN _pairs AS c ON c.job = p.job AND c.operation = p.operation AND c.nth = p.nth
+        AND c.communicator IS NOT DISTINCT FROM p.communicator
+    JOIN _step_windows AS w ON w.track = p.track AND w.window_id = p.window_id
+    ASOF LEFT JOIN ends AS e ON e.track = p.track AND e.end_ns <= p.start_ns
+    WHERE c.settled
+),
+judged AS (
+    SELECT
+        *,
+        first_value(queued) OVER (
+            PARTITION BY job, communicator, operation, nth ORDER BY dur_ns DESC, rank
+        ) AS follows,
+        -- Of two ranks the one that waits longer is the median: the other one is late.
+        -quantile_disc(-dur_ns, 0.5) OVER (PARTITION BY job, communicator, operation, nth) AS median_ns
+    FROM timed
 )
 SELECT
-    a.*,
-    w.step,
-    a.dur_ns - c.transfer_ns AS waiting_ns,
-    c.transfer_ns,
-    c.last_rank,
-    -- Of two ranks the first is the median: the other one is late.
-    greatest(0, a.at_ns - quantile_disc(a.at_ns, 0.5) OVER (
-        PARTITION BY a.job, a.communicator, a.operation, a.nth
-    )) AS late_ns
-FROM aligned AS a
-JOIN paired_collectives AS c ON c.job = a.job AND c.operation = a.operation AND c.nth = a.nth
-    AND c.communicator IS NOT DISTINCT FROM a.communicator
-JOIN _step_windows AS w ON w.track = a.track AND w.window_id = a.window_id;
+    job,
+    rank,
+    report_id,
+    track,
+    device,
+    op_id,
+    operation,
+    communicator,
+    nth,
+    window_id,
+    step,
+    step_ns,
+    compared AS analysed,
+    dur_ns - transfer_ns AS waiting_ns,
+    greatest(0, median_ns - dur_ns) AS late_ns,
+    count(*) FILTER (NOT follows) OVER (
+        PARTITION BY job, rank, track, communicator, window_id ORDER BY start_ns, op_id
+    ) AS run
+FROM judged;

@@ -1,6 +1,7 @@
--- Messages of which both sides were captured and are in the analyzed window, on the clock of the job. The
--- transfer begins when both sides have arrived; it lasts as long as the shorter kernel. The step is the
--- receiver's.
+-- Messages of which both sides were captured, on the clock of the job. The transfer begins when both sides
+-- have arrived; it lasts as long as the shorter kernel. The step is the receiver's. `analysed` marks
+-- messages of which both sides are in the analyzed window, `settled` those in windows of which lateness is
+-- known.
 -- @materialize
 CREATE VIEW _message_pairs AS
 WITH aligned AS (
@@ -23,7 +24,9 @@ SELECT
     least(s.end_ns - s.start_ns, r.end_ns - r.start_ns) AS transfer_ns,
     -- Time that the receiver waits for the sender, and the sender for the receiver.
     greatest(0, s.at_ns - r.at_ns) AS receiver_ns,
-    greatest(0, r.at_ns - s.at_ns) AS sender_ns
+    greatest(0, r.at_ns - s.at_ns) AS sender_ns,
+    s.analysed AND r.analysed AS analysed,
+    s.settled AND r.settled AS settled
 FROM aligned AS s
 JOIN aligned AS r
     ON r.job = s.job
@@ -32,4 +35,4 @@ JOIN aligned AS r
         AND r.target = s.target
         AND r.nth = s.nth
 JOIN _step_windows AS w ON w.track = r.track AND w.window_id = r.window_id
-WHERE s.way = 'send' AND r.way = 'receive' AND s.analysed AND r.analysed;
+WHERE s.way = 'send' AND r.way = 'receive' AND s.settled AND r.settled;

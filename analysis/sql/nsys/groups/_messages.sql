@@ -40,6 +40,7 @@ known AS (
         k.end_ns,
         k.window_id,
         k.analysed,
+        k.settled,
         c.member,
         c.communicator,
         c.bytes::BIGINT AS bytes,

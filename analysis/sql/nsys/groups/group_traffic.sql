@@ -22,9 +22,9 @@
 --   unknown
 -- link_pct DOUBLE: bus_bytes_per_s as a percentage of link_bytes_per_s; NULL if unknown
 -- link_why VARCHAR: how the link is known, or why it is unknown
--- late_rank BIGINT: rank that most often arrives last in collectives; NULL if unknown
--- late_pct DOUBLE: percentage of collectives in which late_rank arrives last, among collectives whose last
---   rank is known
+-- late_rank BIGINT: rank for which the median rank waits longest in collectives of all steps after warm-up
+--   (rank_lateness); NULL if unknown, or if it is noise, as in slow_ranks
+-- late_pct DOUBLE: late_rank's share of the time for which the median rank waits for other ranks, %
 CREATE VIEW group_traffic AS
 WITH uses AS (
     SELECT
@@ -72,14 +72,19 @@ carried AS (
     FROM messages
 ),
 late AS (
-    SELECT job, coalesce(communicator, 'unknown') AS group_id, last_rank, count(*) AS times,
-        sum(count(*)) OVER (PARTITION BY job, coalesce(communicator, 'unknown')) AS known
-    FROM paired_collectives
-    WHERE last_rank IS NOT NULL
-    GROUP BY job, coalesce(communicator, 'unknown'), last_rank
+    SELECT
+        job,
+        coalesce(communicator, 'unknown') AS group_id,
+        rank,
+        100.0 * sum(behind_ns) / sum(sum(behind_ns)) OVER (
+            PARTITION BY job, coalesce(communicator, 'unknown')
+        ) AS late_pct
+    FROM _group_delays
+    GROUP BY job, coalesce(communicator, 'unknown'), rank
     QUALIFY row_number() OVER (
-        PARTITION BY job, coalesce(communicator, 'unknown') ORDER BY count(*) DESC, last_rank
+        PARTITION BY job, coalesce(communicator, 'unknown') ORDER BY sum(behind_ns) DESC, rank
     ) = 1
+        AND sum(behind_ns) >= threshold('lateness.late_step_pct') / 100 * sum(step_ns)
 )
 SELECT
     u.job,
@@ -98,8 +103,8 @@ SELECT
     l.link_bytes_per_s,
     100.0 * c.bus_bytes / nullif(c.bus_ns / 1e9, 0) / l.link_bytes_per_s AS link_pct,
     l.link_why,
-    t.last_rank AS late_rank,
-    100.0 * t.times / t.known AS late_pct
+    t.rank AS late_rank,
+    t.late_pct
 FROM uses AS u
 JOIN rank_groups AS g USING (job, group_id)
 JOIN windows AS w USING (job, group_id)

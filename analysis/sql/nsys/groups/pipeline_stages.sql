@@ -43,6 +43,7 @@ received AS (
     SELECT p.job, o.group_id, p.target AS rank, sum(p.transfer_ns) AS transfer_ns
     FROM _message_pairs AS p
     JOIN _group_ops AS o ON o.report_id = p.target_report AND o.op_id = p.target_op
+    WHERE p.analysed
     GROUP BY p.job, o.group_id, p.target
 )
 SELECT

@@ -35,6 +35,7 @@ timed AS (
         sum(receiver_ns)::BIGINT AS receiver_ns,
         sum(sender_ns)::BIGINT AS sender_ns
     FROM _message_pairs
+    WHERE analysed
     GROUP BY job, communicator, source, target
 )
 SELECT

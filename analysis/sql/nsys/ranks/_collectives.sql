@@ -1,5 +1,6 @@
 -- Communication kernels with the known properties of their calls. A group of calls that launched one kernel
--- counts with all its bytes. `analysed` marks kernels that begin in the analyzed window.
+-- counts with all its bytes. `analysed` marks kernels that begin in the analyzed window, `settled` those that
+-- begin in a window of which lateness is known (_settled).
 -- @materialize
 CREATE VIEW _collectives AS
 WITH sizes AS (
@@ -119,11 +120,13 @@ SELECT
     l.tid,
     l.api_start_ns,
     o.window_id,
-    a.window_id IS NOT NULL AS analysed
+    a.window_id IS NOT NULL AS analysed,
+    s.window_id IS NOT NULL AS settled
 FROM _ops AS o
 JOIN _gpus AS t USING (track)
 JOIN launches AS l ON l.report_id = t.report_id AND l.op_id = o.op_id
 LEFT JOIN collective_calls AS p ON p.report_id = l.report_id AND p.range_id = l.range_id
 LEFT JOIN annotations AS n ON n.report_id = l.report_id AND n.range_id = l.range_id
 LEFT JOIN _analysed AS a ON a.track = o.track AND a.window_id = o.window_id
+LEFT JOIN _settled AS s ON s.track = o.track AND s.window_id = o.window_id
 WHERE o.class = 'communication';
