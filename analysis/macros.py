@@ -38,6 +38,7 @@ _NAME_MACROS = {
     "building": "",
     "allocating": "",
     "initializing": "",
+    "compiled": "i",
     "compiling": "i",
     "tuning": "i",
     "connecting": "",

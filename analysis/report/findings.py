@@ -101,6 +101,7 @@ class _Found(NamedTuple):
     slow_pct: float | None
     idle_line: str | None
     idle_in: str | None
+    causes: str | None
     largest_gap: str | None
     ncu_verdict: str | None
     explanation: str | None
@@ -309,6 +310,7 @@ def _of_category(found: _Found, share: str) -> list[str]:
     evidence = [f"{_part(found.bound)} takes {share}{_prepared(found)}{idle}{lies}"]
     if found.readbacks is not None:
         evidence = [_readbacks(found), f"the GPU then idles for {share}"]
+    evidence = [*([found.causes] if found.causes else []), *evidence]
     evidence += _waiting(found)
     evidence += [f"longest interval: {found.largest_gap}"] if found.largest_gap else []
     return evidence

@@ -235,11 +235,19 @@ CREATE MACRO is_plumbing(file) AS coalesce(
 -- Whether a function of Python only calls another one, by its name.
 CREATE MACRO is_wrapper(function) AS function IN (
     '<lambda>', '_wrapped_call_impl', '_call_impl', 'wrapper', 'wrapped', 'inner', 'decorate_context', '_fn',
-    '_use_grad', '__torch_function__', '__torch_dispatch__'
+    '_use_grad', '__torch_function__', '__torch_dispatch__', 'reraise_with_filtered_traceback',
+    'cache_miss', '_python_pjit_helper', '_run_python_pjit', '_pjit_call_impl', '_pjit_call_impl_python',
+    'call_impl_cache_miss'
 );
 
 -- Whether PyTorch calls a function of the user for each operator that touches the user's class of tensors.
 CREATE MACRO is_hook(function) AS function IN ('__torch_function__', '__torch_dispatch__');
+
+-- Whether a compiler works in a range, or tries kernels there.
+CREATE MACRO is_compilation(name) AS (is_compiling(name) AND NOT is_compiled(name)) OR is_tuning(name);
+
+-- Module of XLA in the name of a range.
+CREATE MACRO xla_module(name) AS regexp_extract(name, 'module=([^,#]+)', 1);
 
 -- Whether code on the host causes idle time, by its category in gpu_time_budget.
 CREATE MACRO is_host_cause(cause) AS

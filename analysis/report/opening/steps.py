@@ -39,6 +39,7 @@ VIEWS = (
     "few_blocks_findings",
     "migration_findings",
     "_idle_lines",
+    "_recompilations",
 )
 
 #: Categories of kernels that the sentence names, and their minimum share, %.
@@ -318,7 +319,13 @@ def _owner(scope: Scope, gpu: Gpu, unit: str) -> str:
     for (kind,) in _of_gpu(scope, gpu, "SELECT kind FROM loop_findings"):
         loop = "a while loop of XLA" if kind == "xla" else "a loop on the host"
         return f"; {loop} reads values back to decide how to go on{_line(scope, gpu, 'sync')}"
-    return _line(scope, gpu, gpu.bound)
+    built = ""
+    if gpu.bound == "building":
+        built = "".join(
+            f"; {words}" for (words,) in _of_gpu(scope, gpu, "SELECT words FROM _recompilations")
+        )
+    line = _line(scope, gpu, gpu.bound)
+    return f"{built};{line[1:]}" if built and line else built or line
 
 
 def _line(scope: Scope, gpu: Gpu, bound: str) -> str:

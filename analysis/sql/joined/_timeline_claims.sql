@@ -40,6 +40,7 @@ claims AS (
         c.slow_pct,
         c.idle_line,
         c.idle_in,
+        CASE WHEN c.bound = 'building' THEN m.words END AS causes,
         CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_rank END AS last_rank,
         CASE WHEN w.last_rank != w.own_rank AND w.last_pct > 0 THEN w.last_pct END AS last_pct,
         c.largest_gap,
@@ -51,6 +52,7 @@ claims AS (
     LEFT JOIN _rank_waits AS w ON w.report_id = c.report_id AND w.device = c.device AND w.bound = c.bound
     LEFT JOIN _rank_causes AS r
         ON r.report_id = c.report_id AND r.device = c.device AND r.rank = w.own_rank
+    LEFT JOIN _recompilations AS m ON m.report_id = c.report_id AND m.device = c.device
     LEFT JOIN small_readbacks AS b
         ON b.report_id = c.report_id AND b.device = c.device AND c.bound = 'readback'
     UNION ALL BY NAME

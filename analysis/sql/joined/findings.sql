@@ -59,7 +59,8 @@
 -- idle_line VARCHAR: description of the lines of the program in which most of the category's idle time
 --   occurs; NULL if no stacks were sampled
 -- idle_in VARCHAR: description of where most of the category's idle time occurs
--- causes VARCHAR: description of the causes of a long start-up, or of an operator's longest kernels
+-- causes VARCHAR: description of the causes of a long start-up, of an operator's longest kernels, or of what
+--   is compiled again and again
 -- largest_gap VARCHAR: description of the category's longest idle interval
 -- ncu_verdict VARCHAR: NVIDIA's verdict on the kernel
 -- explanation VARCHAR: why the kernel's class is uncertain or differs from NVIDIA's verdict

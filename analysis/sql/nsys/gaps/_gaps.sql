@@ -31,16 +31,19 @@ judged AS (
         p.*,
         f.op_id IS NOT NULL AS first_use,
         b.op_id IS NOT NULL AS rebuilt,
+        coalesce(c.tried, false) AS tried,
+        if(rebuilt, p.own_ns, least(coalesce(c.built_ns, 0), p.own_ns)) AS compiling_ns,
+        if(rebuilt, p.loading_ns, least(coalesce(c.built_ns, 0) - compiling_ns, p.loading_ns)) AS reloading_ns,
         if(p.rest_ns > threshold('timeline.device_wait_ns') AND (p.called OR p.launched), p.rest_ns, 0)
             AS waits_ns,
         -- What a stream did before its first operation that was recorded is unknown: a profiler that starts
         -- later does not record work that was issued before.
         if(p.is_first, 0, waits_ns) AS device_wait_ns,
         p.rest_ns - waits_ns AS late_ns,
-        if(rebuilt, 0, least(coalesce(w.os_ns, 0), p.own_ns)) AS no_work_ns,
+        least(coalesce(w.os_ns, 0), p.own_ns - compiling_ns) AS no_work_ns,
         CASE
             WHEN rebuilt THEN 'building'
-            WHEN p.own_ns > l.limit_ns AND s.op_id IS NULL THEN 'host'
+            WHEN p.own_ns - compiling_ns > l.limit_ns AND s.op_id IS NULL THEN 'host'
             WHEN p.drained THEN 'sync'
             ELSE 'launch_gap'
         END AS own_cause
@@ -49,17 +52,18 @@ judged AS (
     LEFT JOIN loading_launches AS f USING (track, op_id)
     LEFT JOIN _slow_launches AS s USING (track, op_id)
     LEFT JOIN _rebuilt AS b USING (track, op_id)
+    LEFT JOIN _built AS c USING (track, op_id)
     LEFT JOIN _work_waits AS w USING (track, op_id)
 ),
 split AS (
     -- The launch latency is only visible because the wait before it made the device run out of work.
     SELECT
         *,
-        own_ns - no_work_ns AS working_ns,
-        wait_ns
+        own_ns - compiling_ns - no_work_ns AS working_ns,
+        if(tried, 0, wait_ns)
         + CASE WHEN own_cause = 'sync' THEN working_ns ELSE 0 END
-        + CASE WHEN drained AND called AND NOT first_use THEN launch_api_ns ELSE 0 END
-        + CASE WHEN drained AND called THEN late_ns ELSE 0 END AS sync_ns,
+        + CASE WHEN drained AND called AND NOT first_use AND NOT tried THEN launch_api_ns ELSE 0 END
+        + CASE WHEN drained AND called AND NOT tried THEN late_ns ELSE 0 END AS sync_ns,
         CASE WHEN own_cause = 'launch_gap' THEN working_ns ELSE 0 END AS launch_gap_ns,
         -- The host need not call CUDA for pages to migrate.
         CASE
@@ -67,11 +71,12 @@ split AS (
             WHEN own_cause = 'host' THEN working_ns
             ELSE 0
         END AS host_ns,
-        CASE WHEN rebuilt THEN working_ns + loading_ns ELSE 0 END AS building_ns,
-        CASE WHEN rebuilt THEN 0 ELSE loading_ns END + CASE WHEN first_use THEN launch_api_ns ELSE 0 END
+        compiling_ns + reloading_ns
+        + CASE WHEN tried THEN wait_ns + launch_api_ns + if(called, late_ns, 0) ELSE 0 END AS building_ns,
+        loading_ns - reloading_ns + CASE WHEN first_use AND NOT tried THEN launch_api_ns ELSE 0 END
             AS all_loading_ns,
-        CASE WHEN first_use OR drained THEN 0 ELSE launch_api_ns END AS call_ns,
-        CASE WHEN called AND NOT drained THEN late_ns ELSE 0 END AS queued_ns,
+        CASE WHEN first_use OR drained OR tried THEN 0 ELSE launch_api_ns END AS call_ns,
+        CASE WHEN called AND NOT drained AND NOT tried THEN late_ns ELSE 0 END AS queued_ns,
         CASE WHEN launched THEN late_ns ELSE 0 END AS kernel_gap_ns,
         CASE WHEN NOT called AND NOT launched AND NOT migrates THEN late_ns ELSE 0 END
         + waits_ns - device_wait_ns AS unattributed_ns

@@ -1,34 +1,12 @@
--- Idle intervals in which a kernel is built anew: before the process launches the same kernel, it loads a
--- module, repeatedly within the steady steps. Without steps, this has to happen more often, because each
--- kernel is built once when the program starts. Where this happens, a compiler's ranges are part of it.
+-- Idle intervals in which a kernel is built anew (_reloaded). Where this happens, a compiler's ranges are part
+-- of it.
 -- @materialize
 CREATE VIEW _rebuilt AS
-WITH names AS (
-    SELECT name FROM _names WHERE kind = 'api' AND is_building(name)
-),
-loads AS (
-    SELECT report_id, pid, start_ns FROM nsys_api_calls WHERE name IN (SELECT name FROM names)
-),
-analysed AS (
-    SELECT g.*, p.phase = 'steady' AS steady
-    FROM (FROM _idle SEMI JOIN _analysed USING (track, window_id)) AS g
-    LEFT JOIN _step_phases AS p USING (track, window_id)
-    WHERE g.call_ns > g.start_ns
-),
-loaded AS (
-    SELECT DISTINCT g.track, g.op_id
-    FROM analysed AS g
-    ASOF JOIN loads AS b ON b.report_id = g.report_id AND b.pid = g.pid AND b.start_ns <= g.call_ns
-    JOIN launches AS l ON l.report_id = g.report_id AND l.op_id = g.op_id
-    WHERE b.start_ns >= g.start_ns AND l.kind IN ('kernel', 'graph')
-    QUALIFY count(*) OVER (PARTITION BY g.track, coalesce(l.demangled, l.name)) >= if(
-        g.steady IS TRUE, threshold('timeline.loop_repeats'), threshold('timeline.recurring_gaps')
-    )
-)
-FROM loaded
+FROM _reloaded
 UNION
 SELECT n.track, n.op_id
 FROM _gap_names AS n
-SEMI JOIN analysed USING (track, op_id)
-SEMI JOIN loaded USING (track)
-WHERE is_compiling(n.range_name) OR is_tuning(n.range_name);
+JOIN _idle AS g USING (track, op_id)
+SEMI JOIN _analysed USING (track, window_id)
+SEMI JOIN _reloaded USING (track)
+WHERE g.call_ns > g.start_ns AND is_compilation(n.range_name);

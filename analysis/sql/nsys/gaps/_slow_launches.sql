@@ -14,7 +14,11 @@ WITH recurring AS (
         AND l.kind != 'memcpy'
         AND coalesce(n.range_launches, true)
         AND coalesce(2 * n.os_ns < n.dur_ns, true)
-    AND NOT EXISTS (FROM _rebuilt AS b WHERE b.track = n.track AND b.op_id = n.op_id)
+        AND NOT EXISTS (FROM _rebuilt AS b WHERE b.track = n.track AND b.op_id = n.op_id)
+        AND NOT EXISTS (
+            FROM _built AS c
+            WHERE c.track = n.track AND c.op_id = n.op_id AND 2 * c.built_ns >= n.dur_ns
+        )
     QUALIFY count(*) OVER (PARTITION BY n.track, demangled) >= threshold('timeline.recurring_gaps')
 ),
 prepared AS (

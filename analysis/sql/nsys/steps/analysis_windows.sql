@@ -22,7 +22,9 @@ CREATE VIEW analysis_windows AS
 WITH phased AS (
     SELECT
         w.*, w.end_ns - w.start_ns AS dur_ns, dur_ns / w.repeats AS mean_ns, p.phase, p.why,
-        a.window_id IS NOT NULL AS analysed
+        a.window_id IS NOT NULL AS analysed,
+        -- Without a repeating step, loops are at most trials of an autotuner, or repeats of one pass.
+        analysed AND (p.phase != 'whole' OR window_choice() NOT IN ('steady', 'whole', 'startup')) AS counts
     FROM _step_windows AS w
     JOIN _step_phases AS p USING (track, window_id)
     LEFT JOIN _analysed AS a USING (track, window_id)
@@ -34,11 +36,11 @@ summed AS (
         min(start_ns) FILTER (analysed) AS start_ns,
         max(end_ns) FILTER (analysed) AS end_ns,
         sum(dur_ns) FILTER (analysed)::BIGINT AS time_ns,
-        coalesce(sum(repeats) FILTER (analysed), 0)::BIGINT AS steps,
-        median(mean_ns) FILTER (analysed AND step IS NOT NULL) AS step_ns,
-        quantile_cont(mean_ns, 0.95) FILTER (analysed AND step IS NOT NULL) AS p95_ns,
-        max(repeats) FILTER (analysed) AS averaged,
-        any_value(source) AS source,
+        coalesce(sum(repeats) FILTER (counts), 0)::BIGINT AS steps,
+        median(mean_ns) FILTER (counts AND step IS NOT NULL) AS step_ns,
+        quantile_cont(mean_ns, 0.95) FILTER (counts AND step IS NOT NULL) AS p95_ns,
+        max(repeats) FILTER (counts) AS averaged,
+        any_value(source) FILTER (phase != 'whole' OR counts) AS source,
         -- Other loops before the steps do not count as start-up.
         sum(dur_ns) FILTER (
             phase IN ('start-up', 'warm-up') AND (main OR step IS NULL)
