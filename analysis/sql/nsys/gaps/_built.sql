@@ -1,8 +1,8 @@
 -- Idle intervals in which a compiler builds the same code again (_recompiling), with the part before the
 -- launching call that it takes. The launching thread is in a range of a compiler, or it waits in an OS call
--- while another thread of its process is in one: other work of the host goes on beside a compilation. `tried` is
--- true if the compiler itself launches: in its range, or on a thread on which XLA compiles and runs no program.
--- Before such a launch, everything since the compiler began is a part of it, whatever was recorded.
+-- while another thread of its process is in one: other work of the host goes on beside a compilation. `tried`
+-- is true if the compiler itself launches: in its range, or on a thread on which XLA compiles and runs no
+-- program. Before such a launch, everything since the compiler began is a part of it, whatever was recorded.
 -- @materialize
 CREATE VIEW _built AS
 WITH gaps AS (
@@ -91,8 +91,9 @@ ends AS (
     ), true)
 ),
 begun AS (
-    SELECT g.track, g.op_id, g.call_ns - if(e.start_ns BETWEEN g.start_ns AND g.call_ns, e.start_ns, g.start_ns)
-        AS built_ns
+    SELECT
+        g.track, g.op_id,
+        g.call_ns - if(e.start_ns BETWEEN g.start_ns AND g.call_ns, e.start_ns, g.start_ns) AS built_ns
     FROM tried AS g
     ASOF LEFT JOIN ends AS e ON e.report_id = g.report_id AND e.pid = g.pid AND e.end_ns > g.start_ns
 )

@@ -33,7 +33,8 @@ judged AS (
         b.op_id IS NOT NULL AS rebuilt,
         coalesce(c.tried, false) AS tried,
         if(rebuilt, p.own_ns, least(coalesce(c.built_ns, 0), p.own_ns)) AS compiling_ns,
-        if(rebuilt, p.loading_ns, least(coalesce(c.built_ns, 0) - compiling_ns, p.loading_ns)) AS reloading_ns,
+        if(rebuilt, p.loading_ns, least(coalesce(c.built_ns, 0) - compiling_ns, p.loading_ns))
+            AS reloading_ns,
         if(p.rest_ns > threshold('timeline.device_wait_ns') AND (p.called OR p.launched), p.rest_ns, 0)
             AS waits_ns,
         -- What a stream did before its first operation that was recorded is unknown: a profiler that starts

@@ -1,5 +1,5 @@
--- Idle intervals in which a kernel is built anew (_reloaded). Where this happens, a compiler's ranges are part
--- of it.
+-- Idle intervals in which a kernel is built anew (_reloaded). Where this happens, a compiler's ranges are
+-- part of it.
 -- @materialize
 CREATE VIEW _rebuilt AS
 FROM _reloaded

@@ -11,8 +11,9 @@ ranges AS (
     WHERE name IN (SELECT name FROM names)
 ),
 follows AS (
-    SELECT *, coalesce(lag(end_ns) OVER (PARTITION BY report_id, pid ORDER BY end_ns, start_ns), 0) AS after_ns
+    SELECT *, coalesce(lag(end_ns) OVER process, 0) AS after_ns
     FROM _compilations
+    WINDOW process AS (PARTITION BY report_id, pid ORDER BY end_ns, start_ns)
 ),
 begun AS (
     SELECT c.*, least(coalesce(r.start_ns, c.start_ns), c.start_ns) AS from_ns

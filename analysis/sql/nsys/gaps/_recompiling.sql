@@ -1,7 +1,7 @@
--- Time of each thread in ranges of compilers that build the same code again, as intervals that do not overlap.
--- A range of XLA belongs to the compilation of a program that ends next; it counts if the analyzed windows
--- contain three compilations of this program or more, except for the first one of the process. Ranges of other
--- compilers count if the process loads modules again and again (_reloaded).
+-- Time of each thread in ranges of compilers that build the same code again, as intervals that do not
+-- overlap. A range of XLA belongs to the compilation of a program that ends next; it counts if the analyzed
+-- windows contain three compilations of this program or more, except for the first one of the process. Ranges
+-- of other compilers count if the process loads modules again and again (_reloaded).
 -- @materialize
 CREATE VIEW _recompiling AS
 WITH processes AS (
