@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -167,6 +168,134 @@ def test_a_short_start_up_is_no_finding(startup_ms: int, steps_ms: int) -> None:
     _loop(db, startup_ms * MS, steps_ms * MS)
     _add(db, "cudaGetDevice", 0, 1)
     assert db.rows("FROM startup_findings") == []
+
+
+READY = "CUDA injection initialized successfully."
+
+
+def _prepared(db: Tiny, time_ns: int) -> None:
+    row = {"report_id": "r", "pid": 1, "timestamp_ns": time_ns, "severity": "Info"}
+    db.add("nsys_diagnostics", row | {"source": "Injection", "text": READY})
+
+
+def _launch_is_a_call(db: Tiny) -> None:
+    _add(db, "cudaLaunchKernel", 400 * MS, 400 * MS)
+
+
+def _numbered_from(db: Tiny, number: int) -> None:
+    row = {"report_id": "r", "pid": 1, "tid": 2, "style": "PushPop", "range_id": 900, "calls": 0}
+    at = {"start_ns": 400 * MS, "end_ns": 401 * MS}
+    db.add("nsys_nvtx_ranges", {**row, **at, "name": f"ProfilerStep#{number}"})
+
+
+@pytest.mark.parametrize(
+    ("show", "began"),
+    [
+        (lambda db: _prepared(db, 100), True),
+        (lambda db: _prepared(db, -100), False),
+        (lambda db: _numbered_from(db, 0), True),
+        (lambda db: _numbered_from(db, 5), False),
+        (lambda db: None, True),
+        (_launch_is_a_call, False),
+        (lambda db: (_launch_is_a_call(db), _add(db, "cudaMalloc", 1, 2)), True),
+        (lambda db: (_launch_is_a_call(db), _add(db, "cuInit", 1, 2)), True),
+        # A module may be loaded at any time.
+        (lambda db: (_launch_is_a_call(db), _add(db, "cuModuleLoadData", 1, 2)), False),
+        # What nsys says counts more than the calls.
+        (lambda db: (_prepared(db, -100), _add(db, "cudaMalloc", 1, 2)), False),
+    ],
+)
+def test_a_capture_of_a_running_program_has_no_start_up(
+    show: Callable[[Tiny], object], began: bool
+) -> None:
+    db = Tiny()
+    _loop(db, 400 * MS, 50 * MS)
+    _add(db, "cudaGetDevice", 0, 1)
+    db.add(
+        "launches",
+        {"report_id": "r", "pid": 1, "tid": 1, "kind": "memset", "name": "[CUDA memset]", "device": 0,
+         "start_ns": 10 * MS, "end_ns": 20 * MS, "call_id": 99},
+    )  # fmt: skip
+    show(db)
+    assert (db.rows("SELECT 1 FROM startup_findings") != []) == began
+    assert (db.rows("FROM startup_causes") != []) == began
+    phase = "start-up" if began else "other"
+    assert db.rows("SELECT phase FROM steps WHERE step IS NULL") == [(phase,)]
+    assert db.rows("SELECT DISTINCT phase FROM steps WHERE step IS NOT NULL") == [("steady",)]
+    expected = ("start-up" if began else "other", "steady")
+    assert {name for (name,) in db.rows("SELECT phase FROM _capture_phases")} == set(expected)
+
+
+def _steps_of(db: Tiny, lengths: list[int], name: str = "step %d") -> None:
+    """Add steps of some lengths, each of one kernel that fills it."""
+    at = 400 * MS
+    for n, length in enumerate(lengths):
+        who = {"report_id": "r", "pid": 1, "tid": 1}
+        db.add(
+            "launches",
+            {**who, "kind": "kernel", "name": "k", "device": 0, "call_id": n, "start_ns": at + 1,
+             "end_ns": at + length - 1, "api_start_ns": at, "api_end_ns": at},
+        )  # fmt: skip
+        db.add(
+            "nsys_nvtx_ranges",
+            {**who, "range_id": n, "name": name.replace("%d", str(n)), "style": "PushPop",
+             "start_ns": at, "end_ns": at + length, "first_call": n, "calls": 1},
+        )  # fmt: skip
+        at += length
+
+
+@pytest.mark.parametrize(("time_ns", "warm"), [(100, 5), (-100, 2)])
+def test_slow_steps_of_a_running_program_are_no_warm_up(time_ns: int, warm: int) -> None:
+    """Of four slow steps, only the first may contain the start of the profiler; the next one follows."""
+    db = Tiny()
+    _steps_of(db, [30 * MS] * 4 + [10 * MS] * 12)
+    _prepared(db, time_ns)
+    phases = dict(db.rows("SELECT phase, count(*) FROM steps WHERE step IS NOT NULL GROUP BY 1"))
+    assert phases == {"warm-up": warm, "steady": 16 - warm}
+
+
+def test_steps_of_a_running_program_that_load_code_are_warm_up() -> None:
+    db = Tiny()
+    _steps_of(db, [30 * MS] * 4 + [10 * MS] * 12)
+    _prepared(db, -100)
+    for n in range(4):
+        _add(db, "cuModuleLoadData", (402 + 30 * n) * MS, (410 + 30 * n) * MS)
+    phases = dict(db.rows("SELECT phase, count(*) FROM steps WHERE step IS NOT NULL GROUP BY 1"))
+    assert phases == {"warm-up": 5, "steady": 11}
+
+
+@pytest.mark.parametrize(
+    ("name", "phases"),
+    [
+        ("iteration %d decode batch=2", {"steady": 20}),
+        ("execute_context_0(0)_generation_%d(2)", {"steady": 20}),
+        ("step %d", {"steady": 17, "other": 3}),
+        # Neither a step nor an iteration of an engine.
+        ("sample %d batch=2", {}),
+        ("iteration %d batch=2", {}),
+        ("tokenizer %d decode", {}),
+    ],
+)
+def test_no_iteration_of_an_engine_is_left_out(name: str, phases: dict[str, int]) -> None:
+    """Each does other work; steps of other programs that take eight times as long are exceptions."""
+    db = Tiny()
+    _steps_of(db, ([10 * MS] * 5 + [80 * MS]) * 3 + [10 * MS] * 2, name)
+    _prepared(db, -100)
+    sql = "SELECT phase, count(*) FROM steps WHERE step IS NOT NULL GROUP BY 1"
+    assert dict(db.rows(sql)) == phases
+
+
+@pytest.mark.parametrize(("others_ms", "steps"), [(50, 20), (500, 0)])
+def test_iterations_of_an_engine_launch_most_of_its_work(others_ms: int, steps: int) -> None:
+    db = Tiny()
+    _steps_of(db, [10 * MS] * 20, "iteration %d decode batch=2")
+    db.add(
+        "launches",
+        {"report_id": "r", "pid": 1, "tid": 1, "kind": "kernel", "name": "k", "device": 0,
+         "start_ns": 700 * MS, "end_ns": (700 + others_ms) * MS, "call_id": 99,
+         "api_start_ns": 700 * MS, "api_end_ns": 700 * MS},
+    )  # fmt: skip
+    assert db.rows("SELECT count(*) FROM steps WHERE step IS NOT NULL") == [(steps,)]
 
 
 def _told(db: Tiny) -> list[Any]:

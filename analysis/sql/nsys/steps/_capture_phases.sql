@@ -1,5 +1,6 @@
 -- Phases of each GPU's whole capture: consecutive windows of one phase. The time from the first CUDA call to
--- the first operation is start-up, the time from the last operation to the end of the last call is shutdown.
+-- the first operation is start-up unless the program ran before the capture began; the time from the last
+-- operation to the end of the last call is shutdown.
 CREATE VIEW _capture_phases AS
 WITH calls AS (
     SELECT report_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
@@ -11,9 +12,10 @@ windows AS (
     FROM _step_windows AS w
     JOIN _step_phases AS p USING (track, window_id)
     UNION ALL
-    SELECT s.track, 'start-up', c.start_ns, s.start_ns, NULL
+    SELECT s.track, if(m.report_id IS NULL, 'start-up', 'other'), c.start_ns, s.start_ns, NULL
     FROM _spans AS s
     JOIN _gpus AS g USING (track)
+    LEFT JOIN (SELECT DISTINCT report_id FROM _midway) AS m ON m.report_id = g.report_id
     JOIN calls AS c ON c.report_id = g.report_id AND c.start_ns < s.start_ns
     UNION ALL
     SELECT s.track, 'shutdown', s.end_ns, c.end_ns, NULL

@@ -3,7 +3,11 @@
 -- @materialize
 CREATE VIEW _loops AS
 WITH RECURSIVE ranges AS (
-    SELECT report_id, pid, count(*) AS ranges
+    SELECT
+        report_id,
+        pid,
+        count(*) AS ranges,
+        (report_id, pid) IN (SELECT (report_id, pid) FROM _iteration_ranges) AS of_engine
     FROM (SELECT report_id, pid FROM _steps UNION ALL SELECT report_id, pid FROM _repeated_ranges)
     GROUP BY report_id, pid
 ),
@@ -60,12 +64,15 @@ roles AS (
         l.*,
         r.ranges,
         m.why AS of_modules,
-        if(l.evidence IS NULL, 'layer', 'inner') AS part,
+        -- An iteration of an engine contains the layers, so their number in all iterations says nothing.
+        if(l.evidence IS NULL OR (r.of_engine AND l.evidence = 'count'), 'layer', 'inner') AS part,
         CASE
             WHEN l.role = 'trial' AND l.loop IS DISTINCT FROM step_loop() THEN 'trial'
             -- A loop may have an incomplete iteration at each end of the ranges.
             WHEN abs(l.iterations - r.ranges) <= 1 THEN 'step'
             WHEN l.iterations > r.ranges THEN part
+            -- An engine has iterations of several kinds, and a loop may consist of one kind.
+            WHEN r.of_engine THEN 'other'
             WHEN r.ranges IS NOT NULL THEN 'outer'
             WHEN step_loop() IS NULL AND of_modules IS NOT NULL THEN 'layer'
             WHEN step_loop() IS NULL THEN l.role
@@ -84,7 +91,7 @@ SELECT
     here AS role,
     CASE
         WHEN ranges IS NOT NULL AND here = 'step' THEN 'as many iterations as ranges of steps'
-        WHEN ranges IS NOT NULL AND here = 'outer' THEN 'fewer iterations than ranges of steps'
+        WHEN iterations < ranges AND here IN ('outer', 'other') THEN 'fewer iterations than ranges of steps'
         WHEN ranges IS NOT NULL AND here != 'trial' THEN 'repeats within the ranges of steps'
         WHEN here = role THEN why
         WHEN here = 'layer' AND of_modules IS NOT NULL THEN of_modules

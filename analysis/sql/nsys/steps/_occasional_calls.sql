@@ -14,6 +14,14 @@ WITH first_uses AS (
     FROM launches
     WHERE kind = 'kernel'
     GROUP BY report_id, pid, coalesce(demangled, name)
+    -- If the capture began while an engine ran, any iteration may have the first launch of a kernel in it, which
+    -- is as short as the others. Other programs launch the same in each step, so the first step has them all,
+    -- and the start of the profiler as well.
+    HAVING (report_id, pid) NOT IN (
+            SELECT (report_id, pid) FROM _midway SEMI JOIN _iteration_ranges USING (report_id, pid)
+        )
+        OR arg_min(api_end_ns - api_start_ns, (api_start_ns, api_end_ns))
+        > threshold('timeline.alike_times') * median(api_end_ns - api_start_ns)
 ),
 used AS (
     SELECT report_id, pid, tid, start_ns, max(end_ns) AS end_ns

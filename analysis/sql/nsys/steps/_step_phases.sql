@@ -1,7 +1,9 @@
 -- Phase of each window of each process with steps, and the reason. Warm-up consists of the first steps up to
 -- the last one that loads, allocates or takes far longer than the median, and the next step, in which the
 -- host catches up. Steps that launch other work or take a multiple of the median are different, unless so
--- many take as long that this is normal for the program.
+-- many take as long that this is normal for the program: as for an engine, whose iterations do work of many
+-- sizes. In a capture that began while the program ran, the time before the steps is no start-up, and slow
+-- steps after the first one are no warm-up.
 -- @materialize
 CREATE VIEW _step_phases AS
 WITH own AS (
@@ -50,9 +52,12 @@ measured AS (
         median(coalesce(s.time_ns, 0)) OVER main AS usual_ns,
         min(w.start_ns) OVER main AS first_ns,
         max(w.end_ns) OVER main AS last_ns,
-        row_number() OVER (PARTITION BY w.track, w.lane, w.main ORDER BY w.window_id) AS place
+        row_number() OVER (PARTITION BY w.track, w.lane, w.main ORDER BY w.window_id) AS place,
+        m.pid IS NOT NULL AS midway,
+        (g.report_id, w.pid) IN (SELECT (report_id, pid) FROM _iteration_ranges) AS of_engine
     FROM _lane_windows AS w
     JOIN _gpus AS g USING (track)
+    LEFT JOIN _midway AS m ON m.report_id = g.report_id AND m.pid = w.lane_pid
     LEFT JOIN signals AS s
         ON s.report_id = g.report_id AND s.pid = w.pid AND s.host_start_ns = w.host_start_ns
     WINDOW main AS (PARTITION BY w.track, w.lane, w.main)
@@ -62,7 +67,9 @@ disturbed AS (
         *,
         main AND (
             occasional_ns > 2 * usual_ns + threshold('timeline.warm_up_share') * median_ns
-            OR step_ns > threshold('timeline.warm_up_times') * median_ns
+            -- The first step of a capture may contain the start of the profiler.
+            OR ((NOT midway OR (place = 1 AND NOT of_engine))
+                AND step_ns > threshold('timeline.warm_up_times') * median_ns)
         ) AS disturbed
     FROM measured
 ),
@@ -98,7 +105,8 @@ lasting AS (
         c.track,
         c.lane,
         avg((c.step_ns > threshold('timeline.alike_times') * c.median_ns)::INTEGER)
-            >= threshold('timeline.recurring_share') AS usual
+            >= threshold('timeline.recurring_share')
+        OR bool_or(c.of_engine) AS usual
     FROM counted AS c
     LEFT JOIN settled AS s USING (track, lane)
     WHERE c.main AND c.place > coalesce(s.until, 0)
@@ -114,7 +122,7 @@ SELECT
     c.window_id,
     CASE
         WHEN b.first_ns IS NULL THEN 'whole'
-        WHEN NOT c.main AND c.start_ns < b.first_ns THEN 'start-up'
+        WHEN NOT c.main AND c.start_ns < b.first_ns THEN if(c.midway, 'other', 'start-up')
         WHEN NOT c.main AND c.start_ns >= b.last_ns THEN if(c.step IS NULL, 'shutdown', 'other')
         WHEN NOT c.main THEN 'other'
         WHEN c.place <= s.until THEN 'warm-up'
@@ -134,6 +142,7 @@ SELECT
         WHEN c.main AND NOT u.usual AND c.step_ns > threshold('timeline.alike_times') * c.median_ns
             THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
         WHEN NOT c.main AND c.step IS NOT NULL THEN 'another loop'
+        WHEN NOT c.main AND c.midway AND c.start_ns < b.first_ns THEN 'the program ran before the capture began'
     END AS why
 FROM counted AS c
 LEFT JOIN settled AS s USING (track, lane)

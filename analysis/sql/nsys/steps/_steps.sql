@@ -1,6 +1,6 @@
--- Ranges that are steps: numbered names, or the names of --step-range. On each thread, only ranges that are
--- not nested in another count, because the iteration of a harness may contain the step of the program. If a
--- process has both ranges and torch.profiler's steps, the ranges of the program are used.
+-- Ranges that are steps: numbered names, iterations of an engine, or the names of --step-range. On each thread,
+-- only ranges that are not nested in another count, because the iteration of a harness may contain the step of
+-- the program. If a process has both ranges and torch.profiler's steps, the ranges of the program are used.
 -- @materialize
 CREATE VIEW _steps AS
 WITH named AS (
@@ -21,7 +21,9 @@ WITH named AS (
             ELSE 'NVTX'
         END AS source
     FROM nsys_nvtx_ranges
-    WHERE step_loop() IS NULL AND name IN (SELECT name FROM _names WHERE kind = 'range' AND is_step(name))
+    WHERE (
+        step_loop() IS NULL AND name IN (SELECT name FROM _names WHERE kind = 'range' AND is_step(name))
+    ) OR (report_id, range_id) IN (SELECT (report_id, range_id) FROM _iteration_ranges)
 ),
 outermost AS (
     SELECT *

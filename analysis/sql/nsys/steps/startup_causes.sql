@@ -1,6 +1,6 @@
 -- Host time from the process's first CUDA call to its first steady step, by cause. The remaining time is
 -- the program's own work, such as imports, reading data or Python code. Only timelines with steps have
--- rows.
+-- rows, and only processes that did not use CUDA before the capture began.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number
@@ -17,6 +17,8 @@ WITH begun AS (
     SELECT w.track, w.pid, min(w.host_start_ns) AS until_ns
     FROM _step_windows AS w
     JOIN _step_phases AS p USING (track, window_id)
+    JOIN _gpus AS g USING (track)
+    ANTI JOIN _midway AS m ON m.report_id = g.report_id AND m.pid = w.pid
     WHERE p.phase = 'steady'
     GROUP BY w.track, w.pid
 ),
