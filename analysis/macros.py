@@ -42,6 +42,7 @@ _NAME_MACROS = {
     "compiling": "i",
     "tuning": "i",
     "connecting": "",
+    "training": "i",
     "waiting": "",
     "serving": "",
     "polling": "",

@@ -142,15 +142,18 @@ def test_a_batch_at_its_limit_while_requests_wait(seed: int) -> None:
     assert plant(Engine(seed, requests=30, rate=2.0, batch=2), words).rows(sql) == []
 
 
+def _requests(engine: Engine) -> list[Request]:
+    return [
+        Request(**{key: value for key, value in row.items() if key != "request_id"})
+        for row in requests_of(engine)
+    ]
+
+
 def test_the_report_names_the_fault(cli: Cli, edited: Callable[..., Path], tmp_path: Path) -> None:
     engine = Engine(4, requests=40, rate=80.0, batch=2, kernels=3)
     path = edited("eager_small")
     plant_in_export(engine, path, words)
-    requests = [
-        Request(**{key: value for key, value in row.items() if key != "request_id"})
-        for row in requests_of(engine)
-    ]
-    load = Load(requests, phase="nsys", rate=80.0, window_start_ns=ORIGIN,
+    load = Load(_requests(engine), phase="nsys", rate=80.0, window_start_ns=ORIGIN,
                 window_end_ns=ORIGIN + engine.end, capture=path.name)  # fmt: skip
     write_loads(tmp_path / "requests.jsonl", [load])
     assert cli("ingest", path, tmp_path / "requests.jsonl") == 0
@@ -172,3 +175,56 @@ def test_there_is_nothing_without_a_load() -> None:
         "serving_iterations",
     ):
         assert db.rows(f"FROM {view}") == []
+
+
+def test_advice_for_a_server_is_about_requests(opened: Callable[..., Any]) -> None:
+    """Optimizers are named to programs that train, a larger batch to those that choose it."""
+    db = plant(Engine(2), words)
+    assert db.rows("SELECT report_id, device FROM _serving_gpus") == [("t", 0)]
+    ((features,),) = db.rows("SELECT features FROM _timeline_features")
+    assert "requests" in features
+    assert not {"no_requests", "training", "no_training"} & set(features)
+    # Requests alone show a server as well.
+    assert plant(Engine(2), None).rows("SELECT report_id FROM _serving_gpus") == [("t",)]
+    for name, feature in (("eager_small", "training"), ("graph_node", "training")):
+        with opened(f"nsys/{name}.sqlite") as con:
+            ((features,),) = con.execute("SELECT features FROM _timeline_features").fetchall()
+        assert {feature, "no_requests"} <= set(features)
+        assert "requests" not in features
+
+
+def test_a_server_reads_its_tokens_later() -> None:
+    """Losses and stop conditions are read less often, tokens are not."""
+    plain = "SELECT technique FROM _techniques WHERE bound = 'readback' AND list_contains(features, '{}')"
+    db = Tiny()
+    assert db.rows(plain.format("requests")) == [("later_readbacks",)]
+    assert db.rows(plain.format("no_requests")) == [("fewer_readbacks",)]
+
+
+@pytest.mark.parametrize(
+    ("label", "rate", "expected"),
+    [
+        ("-", 1.0, "1 request/s"),
+        ("-", 8.0, "8 requests/s"),
+        ("size=4", 2.5, "size=4, 2.5 requests/s"),
+    ],
+)
+def test_a_capture_under_load_is_named_by_its_rate(label: str, rate: float, expected: str) -> None:
+    db = plant(Engine(2, rate=rate, requests=3), words)
+    db.rows("UPDATE reports SET run_id = 'a' WHERE report_id = 't'")
+    db.add("run_tasks", {"run_id": "a", "task_index": 0, "short_label": label, "reports": ["t"]})
+    assert db.rows("SELECT label FROM _labels WHERE report_id = 't'") == [(expected,)]
+
+
+@pytest.mark.parametrize(("name", "loops"), [("scipy_fit", 0), ("ode_solver", 0), ("jax_while", 1)])
+def test_a_server_that_reads_tokens_back_is_no_loop_of_the_host(
+    name: str, loops: int, cli: Cli, edited: Callable[..., Path]
+) -> None:
+    """Each iteration of a server works on all requests; a loop of XLA is one in a server as well."""
+    path, engine = edited(name, folder="real"), Engine(4, requests=3)
+    load = Load(_requests(engine), phase="nsys", rate=8.0, window_start_ns=ORIGIN,
+                window_end_ns=ORIGIN + engine.end, capture=path.name)  # fmt: skip
+    write_loads(path.parent / "requests.jsonl", [load])
+    assert cli("ingest", path, path.parent / "requests.jsonl") == 0
+    assert cli("query", "--format", "csv", "SELECT count(*) FROM loop_findings") == 0
+    assert cli.out.split()[-1] == str(loops)

@@ -152,7 +152,7 @@ def test_findings_name_a_technique_for_every_contributor(opened: Opened) -> None
         "FROM timeline_findings GROUP BY 1"
     )
     expected = {
-        "eager_small": {"launch_overhead": ["cuda_graphs", "larger_batch"]},
+        "eager_small": {"launch_overhead": ["cuda_graphs", "larger_training_batch"]},
         "graph_node": {"kernel_gap": ["dependent_launch"]},
         "h2d": {"transfer": ["pinned_prefetch"]},
         "ddp_comm_rank1": {"communication": ["overlap_communication", "bucket_sizes"]},

@@ -9,6 +9,7 @@ ANSWERS = (
     "cuda_graphs",
     "dependent_launch",
     "larger_batch",
+    "larger_training_batch",
     "fusion",
     "fused_operator",
     "fused_pointwise",

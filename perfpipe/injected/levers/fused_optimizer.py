@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 TITLE = "fused optimizer"
-ANSWERS = ("fused_optimizer", "fused_step", "larger_batch")
+ANSWERS = ("fused_optimizer", "fused_step", "larger_batch", "larger_training_batch")
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-5

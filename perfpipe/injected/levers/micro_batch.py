@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 TITLE = "micro-batches {times} times as large, fewer accumulation steps"
-ANSWERS = ("larger_batch",)
+ANSWERS = ("larger_batch", "larger_training_batch")
 FREE = False
 NEEDS = "torch"
 EXPECT, TOLERANCE = "tolerance", 1e-4

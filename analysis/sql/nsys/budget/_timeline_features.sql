@@ -132,7 +132,14 @@ SELECT
         END,
         if(n.report_id IS NULL, 'framework', 'native'),
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
-        CASE WHEN i.starts THEN 'starts_processes' WHEN i.is_data THEN 'input_data' END,
+        -- Nothing can prefetch the requests of a server.
+        CASE WHEN i.starts THEN 'starts_processes' WHEN i.is_data AND q.report_id IS NULL THEN 'input_data' END,
+        if(q.report_id IS NULL, 'no_requests', 'requests'),
+        CASE
+            WHEN q.report_id IS NOT NULL THEN NULL
+            WHEN b.report_id IN (SELECT report_id FROM _training_reports) THEN 'training'
+            ELSE 'no_training'
+        END,
         if(i.has_workers, 'has_workers', 'no_workers'),
         if(v.steps IS NULL, 'no_steps', 'steps'),
         CASE
@@ -182,4 +189,5 @@ LEFT JOIN ranks AS k USING (report_id, device)
 LEFT JOIN bubbles AS l USING (report_id, device)
 LEFT JOIN _rank_causes AS c ON c.job = k.job AND c.rank = k.rank
 LEFT JOIN shares AS o USING (report_id, device)
-LEFT JOIN _host_loops AS h USING (report_id, device);
+LEFT JOIN _host_loops AS h USING (report_id, device)
+LEFT JOIN _serving_gpus AS q USING (report_id, device);

@@ -4,7 +4,8 @@
 --   iterations a loop within the step reads values back, and its number of iterations varies
 --   exchange   the step sends a few bytes to the GPU and waits for a few bytes of result, as an optimizer, a
 --              solver or a simulation on the host does
--- A CUDA graph cannot contain such decisions.
+-- A CUDA graph cannot contain such decisions. A server reads tokens back as well, but each iteration works on all
+-- requests that there are.
 -- @materialize
 CREATE VIEW _host_loops AS
 WITH busy AS (
@@ -101,6 +102,10 @@ LEFT JOIN xla AS x USING (report_id, device)
 LEFT JOIN sent AS s USING (report_id, device)
 WHERE w.kind = 'steady'
     AND r.per_step >= threshold('timeline.each_step')
+    AND (
+        (x.report_id IS NOT NULL AND r.max_bytes = 1)
+        OR (w.report_id, w.device) NOT IN (SELECT (report_id, device) FROM _serving_gpus)
+    )
     AND (
         (x.report_id IS NOT NULL AND r.max_bytes = 1)
         OR v.inner_loop IS NOT NULL
