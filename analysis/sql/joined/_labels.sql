@@ -1,5 +1,5 @@
--- Name of each report (its configuration, else its file), and the number of the configuration. A timeline that
--- was captured while a server was under load is named by the rate of its requests as well.
+-- Name of each report (its configuration, else its file), and the number of the configuration. A timeline
+-- that was captured while a server was under load is named by the rate of its requests as well.
 CREATE VIEW _labels AS
 WITH rates AS (
     SELECT t.report_id, any_value(l.rate) AS rate

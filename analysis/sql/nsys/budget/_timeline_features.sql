@@ -133,7 +133,10 @@ SELECT
         if(n.report_id IS NULL, 'framework', 'native'),
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         -- Nothing can prefetch the requests of a server.
-        CASE WHEN i.starts THEN 'starts_processes' WHEN i.is_data AND q.report_id IS NULL THEN 'input_data' END,
+        CASE
+            WHEN i.starts THEN 'starts_processes'
+            WHEN i.is_data AND q.report_id IS NULL THEN 'input_data'
+        END,
         if(q.report_id IS NULL, 'no_requests', 'requests'),
         CASE
             WHEN q.report_id IS NOT NULL THEN NULL

@@ -1,5 +1,5 @@
--- GPUs on which a server answers requests: their ranges show the iterations of an engine, or they were captured
--- while the server was under load.
+-- GPUs on which a server answers requests: their ranges show the iterations of an engine, or they were
+-- captured while the server was under load.
 CREATE VIEW _serving_gpus AS
 SELECT DISTINCT g.report_id, g.device
 FROM (

@@ -4,8 +4,8 @@
 --   iterations a loop within the step reads values back, and its number of iterations varies
 --   exchange   the step sends a few bytes to the GPU and waits for a few bytes of result, as an optimizer, a
 --              solver or a simulation on the host does
--- A CUDA graph cannot contain such decisions. A server reads tokens back as well, but each iteration works on all
--- requests that there are.
+-- A CUDA graph cannot contain such decisions. A server reads tokens back as well, but each iteration works
+-- on all requests that there are.
 -- @materialize
 CREATE VIEW _host_loops AS
 WITH busy AS (

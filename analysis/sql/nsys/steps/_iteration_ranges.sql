@@ -1,6 +1,6 @@
--- Ranges whose names state the requests of an iteration of an engine (engines.toml), as in `iteration 7 decode
--- batch=2`, if they launch enough of the GPU work of their process. Operators and modules may have such words
--- in their names. With --step-range or --step, names say nothing.
+-- Ranges whose names state the requests of an iteration of an engine (engines.toml), as in `iteration 7
+-- decode batch=2`, if they launch enough of the GPU work of their process. Operators and modules may have
+-- such words in their names. With --step-range or --step, names say nothing.
 -- @materialize
 CREATE VIEW _iteration_ranges AS
 WITH names AS (

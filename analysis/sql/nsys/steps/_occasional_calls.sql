@@ -14,9 +14,9 @@ WITH first_uses AS (
     FROM launches
     WHERE kind = 'kernel'
     GROUP BY report_id, pid, coalesce(demangled, name)
-    -- If the capture began while an engine ran, any iteration may have the first launch of a kernel in it, which
-    -- is as short as the others. Other programs launch the same in each step, so the first step has them all,
-    -- and the start of the profiler as well.
+    -- If the capture began while an engine ran, any iteration may have the first launch of a kernel in it,
+    -- which is as short as the others. Other programs launch the same in each step, so the first step has
+    -- them all, and the start of the profiler as well.
     HAVING (report_id, pid) NOT IN (
             SELECT (report_id, pid) FROM _midway SEMI JOIN _iteration_ranges USING (report_id, pid)
         )

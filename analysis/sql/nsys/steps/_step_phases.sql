@@ -142,7 +142,8 @@ SELECT
         WHEN c.main AND NOT u.usual AND c.step_ns > threshold('timeline.alike_times') * c.median_ns
             THEN printf('takes %.1f times the median', c.step_ns / c.median_ns)
         WHEN NOT c.main AND c.step IS NOT NULL THEN 'another loop'
-        WHEN NOT c.main AND c.midway AND c.start_ns < b.first_ns THEN 'the program ran before the capture began'
+        WHEN NOT c.main AND c.midway AND c.start_ns < b.first_ns
+            THEN 'the program ran before the capture began'
     END AS why
 FROM counted AS c
 LEFT JOIN settled AS s USING (track, lane)

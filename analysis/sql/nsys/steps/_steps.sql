@@ -1,6 +1,7 @@
--- Ranges that are steps: numbered names, iterations of an engine, or the names of --step-range. On each thread,
--- only ranges that are not nested in another count, because the iteration of a harness may contain the step of
--- the program. If a process has both ranges and torch.profiler's steps, the ranges of the program are used.
+-- Ranges that are steps: numbered names, iterations of an engine, or the names of --step-range. On each
+-- thread, only ranges that are not nested in another count, because the iteration of a harness may contain
+-- the step of the program. If a process has both ranges and torch.profiler's steps, the ranges of the program
+-- are used.
 -- @materialize
 CREATE VIEW _steps AS
 WITH named AS (
