@@ -56,6 +56,15 @@ def read_ncu_rep(builder: ReportBuilder) -> None:
     reader.gpus.state(builder)
 
 
+def _name(action: Action, base: int) -> str:
+    """Return a name of a launch; raises ValueError if its text is not in the report."""
+    # NVIDIA's reader then returns None, although it is declared to return a text.
+    name: str | None = action.name(base)
+    if name is None:
+        raise ValueError("a launch has no name")
+    return readable(name)
+
+
 def _tool_version(container: Container) -> str | None:
     for name, value in container.versions.items():
         if "Nsight Compute" in name:
@@ -145,8 +154,8 @@ class _Reader:
         pids = self._container.process_ids
         launch = Launch(
             launch_id,
-            kernel_name=readable(action.name(action.NameBase_FUNCTION)),
-            kernel_demangled=readable(action.name(action.NameBase_DEMANGLED)),
+            kernel_name=_name(action, action.NameBase_FUNCTION),
+            kernel_demangled=_name(action, action.NameBase_DEMANGLED),
             workload_type=_WORKLOAD_TYPES[action.workload_type()],
             range_index=range_index,
             action_index=action_index,
