@@ -228,3 +228,9 @@ def _until(true: Callable[[], object], seconds: float = 60) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_a_launch_without_a_name_is_damage() -> None:
+    """NVIDIA's reader returns None where the text is not in the report."""
+    with pytest.raises(ValueError, match="a launch has no name"):
+        rep._name(SimpleNamespace(name=lambda _: None), 0)
