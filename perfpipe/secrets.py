@@ -47,6 +47,13 @@ _WORD = (
     r"|(?<=[A-Z])(?:PASSWORD|PASSWD|PWD|SECRET|TOKEN)|SSHPASS)"
 )
 
+#: What HTTP puts before the secret of an Authorization header, and is none.
+_SCHEME = r"(?:(?i:bearer|basic|token|apikey)\s+)?"
+
+#: An option or a header with its value as one argument, which may contain spaces.
+_OPTION = re.compile(r"(--?([\w.-]+)=)(.+)", re.DOTALL)
+_HEADER = re.compile(rf"((?:-H|--header=)?([\w-]+):\s*{_SCHEME})(.+)", re.DOTALL)
+
 #: Words that messages also use for other things: "unexpected token: x".
 _MESSAGE_WORD = (
     r"(?<![A-Za-z0-9])(?i:pass(?:word|wd|phrase)|secret|authorization|cookie"
@@ -57,8 +64,11 @@ _RULES = tuple(
     for pattern, to in (
         (r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", HIDDEN),
         # scheme://user:password@host, scheme://token@host
-        (r"(?<=://)[^\s/@'\"?#]+(?=@)", HIDDEN),
+        (r"(?<=://)[^\s/'\"?#]+(?=@)", HIDDEN),
         (r"((?i:bearer|authorization\W+(?:basic|token|apikey))\s+)[\w.~+/=-]{6,}",
+         rf"\g<1>{HIDDEN}"),
+        # -H 'Name: x y', a header whose value has several words
+        (rf"((?:-H|--header)[\s=]*(['\"])[\w-]*?{_WORD}:\s*{_SCHEME})((?!\s|\2|{_SCHEME}\*\*\*)(?:(?!\2).)+)",
          rf"\g<1>{HIDDEN}"),
         # a header of a name, such as X-Vault-Token: x
         (rf"((?<![\w-])[Xx]-[\w-]*?{_WORD}:\s*)([^\s'\"]+)", rf"\g<1>{HIDDEN}"),
@@ -70,6 +80,9 @@ _RULES = tuple(
          rf'\g<1>"{HIDDEN}"'),
         # ["--password", "x"], a command as a list
         (rf"([\"']--?[\w.-]*?{_WORD}([\"']),\s*\2)(?!-)((?:(?!\2)[^\\]|\\.)+)", rf"\g<1>{HIDDEN}"),
+        # --name=value, in which ; & , may occur
+        (rf"((?<![\w/-])--?[\w.-]*?{_WORD}=)"
+         r"((?:\"[^\"]*\"|'[^']*'|[^\s\0;&,]|[;&,](?=[^\s\0;&,]))+)", rf"\g<1>{HIDDEN}"),
         # NAME=value, name: value, ?sig=value, each also in quotes
         (rf"({_WORD}=)((?:\"[^\"]*\"|'[^']*'|[^\s\0;&,])+)", rf"\g<1>{HIDDEN}"),
         (rf"({_MESSAGE_WORD}:(?!:)\s*)(?!(?i:bearer|basic|token|apikey)\s)([^\s,;'\"]+)",
@@ -209,9 +222,20 @@ def hide_words(words: Sequence[str]) -> tuple[str, ...]:
     before = ""
     for word in words:
         option = before.startswith("-") and "=" not in before and is_secret(before.lstrip("-"))
-        hidden.append(HIDDEN if option and not word.startswith("-") else hide(word))
+        if option and not word.startswith("-"):
+            hidden.append(HIDDEN)
+        elif (found := _valued(before, word)) and is_secret(found[2]):
+            hidden.append(found[1] + HIDDEN)
+        else:
+            hidden.append(hide(word))
         before = word
     return tuple(words_without_passwords(hidden, _starred, _WORD))
+
+
+def _valued(before: str, word: str) -> re.Match[str] | None:
+    """Return an argument that is a name and a value; a header only where it is certainly one."""
+    header = before in {"-H", "--header"} or word.startswith(("-H", "--header="))
+    return (_HEADER.fullmatch(word) if header else None) or _OPTION.fullmatch(word)
 
 
 def hidden(value: Any) -> Any:
@@ -220,9 +244,20 @@ def hidden(value: Any) -> Any:
         return hide(value)
     if isinstance(value, Mapping):
         return {
-            name: HIDDEN if isinstance(item, str) and is_secret(name) else hidden(item)
+            name: _every_text_hidden(item) if is_secret(name) else hidden(item)
             for name, item in value.items()
         }
     if isinstance(value, tuple):
         return tuple(map(hidden, value)) if any(isinstance(v, str) for v in value) else value
     return [hidden(item) for item in value] if isinstance(value, list) else value
+
+
+def _every_text_hidden(value: Any) -> Any:
+    """Return the value of a secret name: no text of it stays, also in lists and dicts."""
+    if isinstance(value, str):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {name: _every_text_hidden(item) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_every_text_hidden, value))
+    return [_every_text_hidden(item) for item in value] if isinstance(value, list) else value

@@ -50,6 +50,19 @@ TEXTS = (
     "sk-PLANT-PLANTPLANTPLANT",
     "eyJhbGciOiJI.PLANTPLANT.PLANT",
     "nvapi-PLANTPLANTPLANTPLANT",
+    "postgres://user:p@PLANT@host/x",
+    "train.py --password=a&PLANT --token=a;PLANT,PLANT --lr 0.1",
+    "curl -H 'Cookie: a=PLANT; b=PLANT' https://host",
+    'curl --header "Authorization: GenieKey PLANT" https://host',
+)
+
+#: Commands of which one argument has a secret of several words.
+WORDS = (
+    ("x", "--password=a PLANT"),
+    ("x", "--password=a&PLANT"),
+    ("curl", "-H", "Cookie: a=b; c=PLANT"),
+    ("curl", "-H", 'Authorization: Digest username="a", response="PLANT"'),
+    ("curl", "--header=X-Api-Key: a PLANT"),
 )
 
 #: What programs are given that only looks like it.
@@ -74,6 +87,19 @@ def test_a_secret_is_hidden(text: str) -> None:
     masked = blank(text.encode())
     assert b"PLANT" not in masked
     assert len(masked) == len(text.encode())
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_an_argument_is_hidden_to_its_end(words: tuple[str, ...]) -> None:
+    *before, last = hide_words(words)
+    assert tuple(before) == words[:-1]
+    assert last.endswith("***")
+    assert "PLANT" not in last
+
+
+def test_texts_within_a_secret_value_are_hidden() -> None:
+    value = {"password": ["PLANT", {"a": "PLANT", "n": 1}], "n": [1]}
+    assert hidden(value) == {"password": ["***", {"a": "***", "n": 1}], "n": [1]}
 
 
 @pytest.mark.parametrize("text", PLAIN)
