@@ -179,6 +179,14 @@ def _changed(content: dict[str, Any], change: Callable[[dict[str, Any]], None]) 
         (lambda own: own["device_traces"][0][5].update(time_us={}), "event 5 of device 0 is damag"),
         (lambda own: own["device_traces"][0][5].update(frames=[{}]), "a frame has no name"),
         (lambda own: own.update(external_annotations=[{"name": 3}]), "name of annotation 0"),
+        (
+            lambda own: own.update(external_annotations=[{"time_us": 1 << 62}]),
+            "time_us of annotation 0 is not a time",
+        ),
+        (
+            lambda own: own["segments"][0].update(blocks=[{"size": (1 << 63) - 1}] * 2),
+            "the address of block 1 of segment 0 is not a whole number of 63 bits",
+        ),
         (lambda own: own.update(segments=[], device_traces=[]), "no segments and no events"),
     ],
 )

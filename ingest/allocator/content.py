@@ -137,6 +137,8 @@ class Content:
                 own = self._dict(history[0], where)
                 row = {"requested_size": own.get("real_size"), "frames": own.get("frames")} | row
             size = self._whole(row, "size", where)
+            if address > _LARGEST:
+                raise self._bad(f"the address of {where}", "a whole number of 63 bits")
             yield Block(
                 address,
                 size,
@@ -172,7 +174,7 @@ class Content:
                 self._text(row, "name", place) or "",
                 self._text(row, "stage", place) or "",
                 self._whole(row, "device", place, 0),
-                _MICROSECOND_NS * self._whole(row, "time_us", place),
+                self._time_ns(row, place),
             )
 
     def settings(self) -> dict[str, str]:
@@ -221,6 +223,12 @@ class Content:
         if not _is_whole(value):
             raise self._bad(f"{name} of {place}", "a whole number of 63 bits")
         return value
+
+    def _time_ns(self, row: Mapping[str, Any], place: str) -> int:
+        time_ns = _MICROSECOND_NS * self._whole(row, "time_us", place)
+        if time_ns > _LARGEST:
+            raise self._bad(f"time_us of {place}", "a time")
+        return time_ns
 
     def _text(self, row: Mapping[str, Any], name: str, place: str) -> str | None:
         value = row.get(name)
