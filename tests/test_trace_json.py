@@ -132,6 +132,13 @@ def test_what_is_not_clear_is_counted_as_lost() -> None:
     assert (trace.repaired, trace.lost) == (0, 2)
 
 
+def test_numbers_of_thousands_of_digits_are_lost() -> None:
+    text = f'{{"traceEvents": [{{"ts": {"9" * 5000}}}, {_event(1)}]}}'
+    trace, events = _read(text.encode())
+    assert len(events) + trace.lost == 2
+    assert events[-1] == json.loads(_event(1))
+
+
 def test_arguments_that_are_not_clear_leave_their_whole_numbers() -> None:
     text = '{"ph": "X", "name": "k", "args": {"stream": 7, "inputs": ["[1, "2"]"], "device": 1}}'
     assert repaired(text) == {"ph": "X", "name": "k", "args": {"stream": 7, "device": 1}}

@@ -183,6 +183,8 @@ class _Text:
                 place, why = error.pos, error.msg
             except RecursionError as error:
                 raise Damaged("it is nested too deeply") from error
+            except ValueError as error:
+                raise Damaged("a number has too many digits") from error
             else:
                 # The end of the window may cut a number.
                 enclosed = self._window[self._at] in '{["'
