@@ -98,6 +98,21 @@ def test_rates_of_products_follow_from_their_shapes(
     assert any(dtype in peaks for *_, dtype, _ in rows)
 
 
+@pytest.mark.parametrize(("length", "products"), [(1 << 63, 0), (1 << 62, 1)])
+def test_impossible_lengths_are_no_error(
+    length: int, products: int, events: list[dict[str, Any]], tmp_path: Any, store: Store
+) -> None:
+    own = [event for event in events if event.get("name") != "aten::mm"]
+    one = next(event for event in events if event.get("name") == "aten::mm")
+    one = {**one, "args": {**one["args"], "Input Dims": [[length, length], [length, length]]}}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [*own, one]}, default=float))
+    report = ingest(path, store).report_id
+    with Session.open(store, [report], window="whole") as con:
+        sql = "SELECT count(flop_per_s) FROM operator_gemms WHERE operator = 'aten::mm'"
+        assert con.execute(sql).fetchone() == (products,)
+
+
 def test_a_trace_without_shapes_says_how_to_get_them(tmp_path: Any, store: Store) -> None:
     path = tmp_path / "trace.json"
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}

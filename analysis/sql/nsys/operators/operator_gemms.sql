@@ -36,8 +36,8 @@ WITH placed AS (
 matrices AS (
     SELECT
         *,
-        json_extract(shapes, printf('$[%d]', first))::BIGINT[] AS a,
-        json_extract(shapes, printf('$[%d]', first + 1))::BIGINT[] AS b,
+        TRY_CAST(json_extract(shapes, printf('$[%d]', first)) AS BIGINT[]) AS a,
+        TRY_CAST(json_extract(shapes, printf('$[%d]', first + 1)) AS BIGINT[]) AS b,
         json_extract_string(types, printf('$[%d]', first)) AS type
     FROM placed
     WHERE first IS NOT NULL
@@ -60,7 +60,7 @@ products AS (
     WHERE len(a) = len(b) AND len(a) IN (2, 3) AND a[-1] = b[-2]
 ),
 rates AS (
-    SELECT *, 2.0 * batch * a[-2] * b[-1] * a[-1] * calls / nullif(time_ns / 1e9, 0) AS flop_per_s
+    SELECT *, 2e0 * batch * a[-2] * b[-1] * a[-1] * calls / nullif(time_ns / 1e9, 0) AS flop_per_s
     FROM products
 )
 SELECT
