@@ -120,7 +120,8 @@ class _Zst:
 def compression_of(path: Path) -> str | None:
     """Return xz, gz or zst, or None for an uncompressed file."""
     with reading(path) as file:
-        head = file.read(6)
+        # Some files of /proc have no data yet, which is None.
+        head = file.read(6) or b""
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfpipe.errors import InputError, did_you_mean, os_error_sentence
+from perfpipe.files import text_of
 
 if TYPE_CHECKING:
     from perfpipe.pipelines.slurm.options import Slurm
@@ -92,7 +93,7 @@ def read(path: Path) -> Layer:
     from perfpipe.pipelines.settings_model import Settings
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path)
         content = tomllib.loads(text)
     except OSError as error:
         raise InputError(os_error_sentence(error, "cannot read")) from error

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from perfpipe.errors import InputError, brief, os_error_sentence
+from perfpipe.files import text_of
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -62,7 +63,7 @@ def load(path: Path) -> tuple[Any, yaml.Node | None]:
     Raises InputError with file and line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path)
     except OSError as error:
         raise InputError(os_error_sentence(error, "cannot read")) from error
     except UnicodeDecodeError as error:

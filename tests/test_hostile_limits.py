@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from perfpipe.ingest.nsys.ranges import START_END, Ranges, nesting
 from perfpipe.ingest.reading import ingest
 from perfpipe.ingest.torch import trace_json
 from perfpipe.pipelines import ingesting
+from perfpipe.pipelines.settings import read as read_settings
 from perfpipe.store import Store
 
 Expand = Callable[[str], Path]
@@ -162,6 +164,28 @@ def test_inputs_that_are_no_files(make: Callable[[Path], None], cli: Cli, tmp_pa
     make(tmp_path / "capture.sqlite")
     assert cli("ingest", tmp_path / "capture.sqlite") == 2
     assert "capture.sqlite: " in cli.err
+
+
+@ODD
+def test_workloads_and_settings_that_are_no_files(
+    make: Callable[[Path], None], cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path("own.yaml"))
+    assert cli("run", "own.yaml") == 2
+    assert "cannot read" in cli.err
+    make(Path("own.toml"))
+    with pytest.raises(InputError, match="cannot read"):
+        read_settings(Path("own.toml"))
+
+
+def test_a_file_without_data_yet_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = SimpleNamespace(read=lambda _: None)
+    monkeypatch.setattr(
+        "perfpipe.ingest.compressed.reading", lambda _: contextlib.nullcontext(nothing)
+    )
+    assert compressed.compression_of(Path("kmsg")) is None
+    assert list(compressed.chunks(Path("kmsg"))) == []
 
 
 @ODD
