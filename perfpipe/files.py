@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from io import BufferedReader
 from pathlib import Path
@@ -36,13 +36,26 @@ def open_regular(path: Path) -> BufferedReader:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces `path` if the block succeeds."""
+    """Yield a temporary path to write to, which replaces `path` if the block succeeds.
+
+    OSError if there is a device, pipe or socket, which a file would replace for all programs.
+    """
+    _check_replaceable(path)
     temporary = path.with_name(own_name(".tmp"))
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _check_replaceable(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        # /dev/stdout is a link to what this process has open, even if that is a regular file.
+        opened = path.is_symlink() and path.readlink().is_relative_to("/proc")
+        mode = path.stat().st_mode
+        if opened or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def printable(name: str) -> str:

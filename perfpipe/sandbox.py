@@ -84,6 +84,10 @@ def _parts(sql: str) -> tuple[str, str | None]:
     """
     import duckdb
 
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise InputError("SQL: the text is not UTF-8") from error
     tokens = duckdb.tokenize(sql)
     starts = [at for at, kind in tokens if kind != duckdb.token_type.comment]
     words = [_word(sql, at) for at in starts[:2]]

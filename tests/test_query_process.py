@@ -98,6 +98,31 @@ def test_the_process_ends_with_its_parent(one: str, tmp_path: Path) -> None:
     _await(lambda: not Path(f"/proc/{child}").exists() or child not in _alive())
 
 
+def test_sql_that_is_not_utf8_is_refused(one: str, cli: Cli) -> None:
+    assert cli("query", "SELECT '\udc80'") == 2
+    assert cli.err == "perfpipe: SQL: the text is not UTF-8\n"
+
+
+def test_a_file_of_sql_has_an_end(one: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfpipe.pipelines.commands.query._LONGEST_SQL", 100)
+    assert cli("query", "-f", "/dev/zero") == 2
+    assert cli.err == "perfpipe: /dev/zero: SQL of more than 100 B\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/proc/self/fd/1")])
+def test_a_file_takes_the_place_of_nothing_else(
+    make: Callable[[Path], None], one: str, cli: Cli, tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    make(output)
+    before = output.lstat()
+    assert cli("query", "SELECT 1", "-o", output) == 2
+    assert "not a regular file" in cli.err
+    assert cli("report", "--md", output, one) == 2
+    assert (output.lstat().st_mode, output.lstat().st_ino) == (before.st_mode, before.st_ino)
+    assert [path.name for path in tmp_path.glob("*output*")] == ["output"]
+
+
 def test_a_crash_is_one_sentence() -> None:
     def work() -> Generator[str | bytes, None, None]:
         yield "some"

@@ -31,6 +31,7 @@ from perfpipe.pipelines.options import (
     window_option,
 )
 from perfpipe.store import Store
+from perfpipe.units import format_bytes
 from perfpipe.visible import visible_line
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 TABLE = "table"
 TEXT_FORMATS = (TABLE, "csv", "json")
 FORMATS = (*TEXT_FORMATS, "parquet")
+
+#: Longest SQL that is read from a file, bytes: a device may have no end.
+_LONGEST_SQL = 16 << 20
 
 #: Rows that are fetched at a time.
 _BATCH = 10_000
@@ -272,7 +276,11 @@ def _sql(sql: str | None, file: Path | None) -> str:
     if file is None:
         return str(sql)
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            content = opened.read(_LONGEST_SQL + 1)
+        if len(content) > _LONGEST_SQL:
+            raise InputError(f"{file}: SQL of more than {format_bytes(_LONGEST_SQL)}")
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {file}: {error}") from error
 
