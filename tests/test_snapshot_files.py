@@ -277,6 +277,23 @@ def test_an_incomplete_history_is_told(trained: dict[str, Any], tmp_path: Path) 
     assert any("still in use" in text for text in manifest.warnings)
 
 
+def test_blocks_that_do_not_fit_are_counted(trained: dict[str, Any], tmp_path: Path) -> None:
+    """Blocks that are listed twice, or are somewhere else, lead to a warning."""
+    (segment, *_), history = trained["segments"], trained["device_traces"]
+    count = len(segment["blocks"])
+    elsewhere = [{**segment["blocks"][0], "address": segment["address"] + 1}]
+    for blocks, misplaced in (
+        (segment["blocks"], 0),
+        (segment["blocks"] * 3, 2 * count),
+        (elsewhere + segment["blocks"][1:], 1),
+    ):
+        segment["blocks"] = blocks
+        content = {"segments": [segment], "device_traces": history}
+        _, outcome = rows_of(write(tmp_path / "a.pickle", content), tmp_path)
+        warned = [text for text in outcome.warnings if "do not fit into their segment" in text]
+        assert [text.split()[0] for text in warned] == [str(misplaced)] * bool(misplaced)
+
+
 def test_equal_stacks_are_one() -> None:
     """Stacks are compared by content: those of JSON are never the same objects."""
     stacks = Stacks()

@@ -37,13 +37,17 @@ _MICROSECOND_NS = 1000
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a segment: `bytes` of it, of which `requested` were asked for."""
+    """A part of a segment: `bytes` of it, of which `requested` were asked for.
+
+    It is misplaced if it ends after the segment, or if it is not where the block before it ends.
+    """
 
     address: int
     bytes: int
     requested: int
     state: str
     frames: Sequence[Any]
+    misplaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,18 +121,21 @@ class Content:
             place = f"segment {number}"
             row = self._dict(row, place)
             address = self._whole(row, "address", place)
+            size = self._whole(row, "total_size", place)
             yield Segment(
                 self._whole(row, "device", place, 0),
                 address,
-                self._whole(row, "total_size", place),
+                size,
                 self._whole(row, "stream", place, 0),
                 _pool(row.get("segment_pool_id")),
                 self._text(row, "segment_type", place),
                 self._flag(row, "is_expandable", place),
-                tuple(self._blocks(row, address, place)),
+                tuple(self._blocks(row, address, address + size, place)),
             )
 
-    def _blocks(self, segment: Mapping[str, Any], address: int, place: str) -> Iterator[Block]:
+    def _blocks(
+        self, segment: Mapping[str, Any], address: int, end: int, place: str
+    ) -> Iterator[Block]:
         for number, row in enumerate(self._list(segment, "blocks", place)):
             where = f"block {number} of {place}"
             row = self._dict(row, where)
@@ -145,6 +152,7 @@ class Content:
                 self._whole(row, "requested_size", where, size),
                 self._text(row, "state", where) or "",
                 self._list(row, "frames", where),
+                address + size > end or self._whole(row, "address", where, address) != address,
             )
             # Versions before 2.0 have no addresses of blocks, which lie one after the other.
             address += size

@@ -105,6 +105,12 @@ def _read_blocks(
     lives.blocks(
         (block, stacks.number(block.frames)) for segment in segments for block in segment.blocks
     )
+    misplaced = sum(block.misplaced for segment in segments for block in segment.blocks)
+    if misplaced:
+        builder.warn(
+            f"{misplaced:,} blocks do not fit into their segment: the snapshot is damaged, and sums "
+            "over blocks are too large or too small"
+        )
     if not len(events.action):
         return
     for count, text in (
