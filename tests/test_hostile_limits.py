@@ -214,11 +214,12 @@ def test_a_value_of_a_trace_has_a_length(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_json, "_LONGEST", 4 << 20)
-    event = {"ph": "X", "cat": "kernel", "name": "x" * (20 << 20), "pid": 0, "tid": 7, "ts": 1}
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
-    with pytest.raises(InputError, match="a value has more than 4,194,304 characters"):
-        ingest(path, store)
+    path, long = tmp_path / "long.json", "x" * (20 << 20)
+    event = {"ph": "X", "cat": "kernel", "name": long, "pid": 0, "tid": 7, "ts": 1}
+    for member in ({}, {"user": long}, {long: 1}):
+        path.write_text(json.dumps({"schemaVersion": 1, **member, "traceEvents": [event]}))
+        with pytest.raises(InputError, match="a value has more than 4,194,304 characters"):
+            ingest(path, store)
 
 
 def test_a_reader_has_a_share_of_the_memory(

@@ -95,6 +95,8 @@ class TraceJson:
         while text.next() == '"':
             try:
                 key = text.value()
+            except TooLong:
+                raise
             except Damaged:
                 break
             if text.next() == "[" and key == EVENTS:
@@ -114,6 +116,8 @@ class TraceJson:
     def _member(self, key: str) -> None:
         try:
             self.members[key] = self._text.value()
+        except TooLong:
+            raise
         except Damaged:
             self.cut = self._text.until(_MEMBER_END) is None
 
