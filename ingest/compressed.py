@@ -9,6 +9,7 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Protocol
@@ -125,14 +126,18 @@ def compression_of(path: Path) -> str | None:
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
-def reading(path: Path) -> BufferedReader:
-    """Open a regular file for reading; raises InputError on failure.
+@contextmanager
+def reading(path: Path) -> Iterator[BufferedReader]:
+    """Open a regular file for reading; InputError, which names it, if it cannot be opened or read.
 
     A pipe is refused: it may never end, and cannot be read twice.
     """
     try:
-        return open_regular(path)
+        with open_regular(path) as file:
+            yield file
     except OSError as error:
+        # An error of reading does not name the file.
+        error.filename = error.filename or str(path)
         raise InputError(os_error_sentence(error, "cannot read")) from error
 
 

@@ -12,6 +12,12 @@ from perfpipe.ingest.formats import FORMATS
 from perfpipe.ingest.hangs.dumps import DUMPS, rank_of
 from perfpipe.ingest.inputs import identify
 
+#: Directories of the operating system, with endless files and links to all others.
+_OF_SYSTEM = tuple(map(Path, ("/proc", "/sys", "/dev")))
+
+#: Memory below them that holds ordinary files.
+_SHARED_MEMORY = Path("/dev/shm")
+
 _PACKED = (".xz", ".gz", ".zst")
 
 
@@ -19,7 +25,7 @@ def expand_paths(paths: list[str]) -> list[Path]:
     """Return the inputs that arguments select, without duplicates.
 
     A folder selects the reports in it and below it; other files are ignored.  Raises InputError if
-    a name or a pattern matches nothing, or if a folder has no report.
+    a name or a pattern matches nothing, or if a folder has no report or is of the operating system.
     """
     found = list(dict.fromkeys(chain.from_iterable(_expand_one(Path(text)) for text in paths)))
     return list(dict.fromkeys(_together(found)))
@@ -34,6 +40,8 @@ def _together(found: list[Path]) -> Iterator[Path]:
 
 def _expand_one(path: Path) -> list[Path]:
     if path.is_dir():
+        if _is_of_system(path):
+            raise InputError(f"{path}: a directory of the operating system, which has no reports")
         if _is_report(path):
             return [path, *_others_below(path)]
         if reports := _reports_below(path, set()):
@@ -46,6 +54,11 @@ def _expand_one(path: Path) -> list[Path]:
         if matches:
             return [report for match in matches for report in _expand_one(match)]
     raise InputError(f"{path}: no such file or directory")
+
+
+def _is_of_system(folder: Path) -> bool:
+    real = folder.resolve()
+    return not real.is_relative_to(_SHARED_MEMORY) and any(map(real.is_relative_to, _OF_SYSTEM))
 
 
 def _others_below(folder: Path) -> list[Path]:
@@ -64,7 +77,7 @@ def _is_dump(path: Path) -> bool:
 def _reports_below(folder: Path, seen: set[Path]) -> list[Path]:
     """Return the reports in a folder and below it; visits each folder once despite link cycles."""
     real = folder.resolve()
-    if real in seen:
+    if real in seen or _is_of_system(real):
         return []
     seen.add(real)
     reports = []

@@ -42,6 +42,18 @@ def test_pipes_and_circles_of_links(expand: Expand, tmp_path: Path) -> None:
         inputs.identify(folder / "pipe.sqlite")
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that cannot be read")
+def test_what_the_operating_system_makes_is_refused_at_once(tmp_path: Path) -> None:
+    for folder in ("/proc", "/proc/self", "/sys", "/dev"):
+        (tmp_path / folder[1:].replace("/", "-")).symlink_to(folder)
+        with pytest.raises(InputError, match=f"^{folder}: a directory of the operating system"):
+            expand_paths([folder])
+    with pytest.raises(InputError, match="no report in this directory"):
+        expand_paths([str(tmp_path)])
+    with pytest.raises(InputError, match="^cannot read /proc/self/mem: Input/output error$"):
+        inputs.identify(Path("/proc/self/mem"))
+
+
 def test_an_empty_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     assert run_cli(["ingest", str(tmp_path / "empty"), "--store", str(tmp_path / "s")]) == 2
