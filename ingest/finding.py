@@ -16,7 +16,7 @@ from perfpipe.ingest.inputs import identify
 _OF_SYSTEM = tuple(map(Path, ("/proc", "/sys", "/dev")))
 
 #: Memory below them that holds ordinary files.
-_SHARED_MEMORY = Path("/dev/shm")
+_SHARED_MEMORY = Path("/dev", "shm")
 
 _PACKED = (".xz", ".gz", ".zst")
 

@@ -50,7 +50,7 @@ def test_what_the_operating_system_makes_is_refused_at_once(tmp_path: Path) -> N
             expand_paths([folder])
     with pytest.raises(InputError, match="no report in this directory"):
         expand_paths([str(tmp_path)])
-    with pytest.raises(InputError, match="^cannot read /proc/self/mem: Input/output error$"):
+    with pytest.raises(InputError, match=r"^cannot read /proc/self/mem: Input/output error$"):
         inputs.identify(Path("/proc/self/mem"))
 
 

@@ -108,8 +108,8 @@ def _read_blocks(
     misplaced = sum(block.misplaced for segment in segments for block in segment.blocks)
     if misplaced:
         builder.warn(
-            f"{misplaced:,} blocks do not fit into their segment: the snapshot is damaged, and sums "
-            "over blocks are too large or too small"
+            f"{misplaced:,} blocks do not fit into their segment: the snapshot is damaged, and "
+            "sums over blocks are wrong"
         )
     if not len(events.action):
         return
