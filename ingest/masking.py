@@ -79,7 +79,7 @@ def mask_value(value: Any, names: frozenset[str]) -> Any:
     if isinstance(value, dict):
         return {
             mask(key, names): HIDDEN
-            if isinstance(item, str) and is_secret(key)
+            if isinstance(item, str) and is_secret(key, item)
             else mask_value(item, names)
             for key, item in value.items()
         }

@@ -190,13 +190,18 @@ def without_random(text: str, mask: Mask) -> str:
     return _RUN.sub(lambda found: mask(found[0]) if is_random(found[0]) else found[0], text)
 
 
+#: A part of a name that can be read, such as Hopper: random words have few of them.
+_READABLE = re.compile(r"[A-Z]?(?=[a-z]*[aeiouy])[a-z]{3,}")
+
+
 def is_random(word: str) -> bool:
     """Return whether the kinds of characters of a word alternate as in a random one.
 
-    >>> is_random("q8Zr2LxVb7KwT0mPd4NsYc9G"), is_random("Llama3ForCausalLM2024WithHeads")
+    >>> is_random("q8Zr2LxVb7KwT0mPd4NsYc9G"), is_random("ATTNv3Hopper2CausalBf16WithLSE8x")
     (True, False)
     """
     rules = _rules()["random"]
+    readable = sum(map(len, _READABLE.findall(word)))
     kinds = "".join(
         "l" if c.islower() else "u" if c.isupper() else "d" for c in word if c.isalnum()
     )
@@ -205,4 +210,5 @@ def is_random(word: str) -> bool:
         len(kinds) >= rules["characters"]
         and len(set(kinds)) == 3
         and changes >= rules["changes"] * (len(kinds) - 1)
+        and readable < rules["readable"] * len(word)
     )

@@ -24,17 +24,40 @@ from perfpipe.secret_shapes import (
 #: Replaces a secret.
 HIDDEN = "***"
 
-#: Words in a name whose value is secret.
-_WORDS = (
-    r"pass(?:word|wd|phrase|code)?|pwd|pw|pswd|secrets?|(?<!per[-_])token|credentials?|bearer"
-    r"|cookie|auth(?:orization|[-_]?key|[-_]?token)?|apikey|(?:api|access|private|secret|account|shared"
-    r"|signing|encryption|license)[-_.]?key(?:[-_.]?id)?|key|dsn|sig(?:nature)?|pat"
+#: What no secret is, between a name and the end of a value: "=8", "': 512,", " true".
+_TO, _END = r"(?!['\":=,\s\[(]{1,4}", r"(?=[\s'\"\])}>|\\\0]|[.,;&:](?!\w)|\Z))"
+_SWITCH = r"true|false|none|null|auto"
+_SMALL = rf"{_TO}(?:\d{{1,7}}|{_SWITCH}){_END}"
+_FEW = rf"{_TO}(?:\d{{1,3}}|{_SWITCH}){_END}"
+_AMOUNT = rf"{_TO}(?:\d[\d.,_]{{0,18}}(?:e[+-]?\d+)?[kmbt]?|{_SWITCH}){_END}"
+
+_KEY = (
+    r"(?:api|access|private|secret|account|shared|signing|encryption|license)"
+    r"[-_.]?keys?(?:[-_.]?id)?"
 )
 
-#: A name that ends with such a word: API_KEY, --api-key, apiKey, X-Auth-Token.
+#: Words in a name whose value is secret.  A token may be a number of a text, a pass a count.
+_WORDS = (
+    rf"pass(?:word|wd|phrase|code)s?|pass{_FEW}|pwd|pw|pswd|secrets?|(?<!per[-_])token{_SMALL}"
+    rf"|(?<!per[-_])tokens{_AMOUNT}|credentials?|bearer|cookies?"
+    rf"|auth(?:orization|[-_]?keys?|[-_]?tokens?{_SMALL})?|{_KEY}|key|dsn|sig(?:nature)?|pat"
+)
+
+#: Words that are secret also where a name has no sign before them: dbpassword, userpass.
+_JOINED = (
+    rf"pass(?:word|wd|phrase|code)s?|secrets?|{_KEY}|auth[-_]?(?:keys?|tokens?{_SMALL})"
+    rf"|(?:user|root|admin|db|my|key|store|proxy|http|smtp|mail|ftp|ssh|sql|redis)pass{_FEW}"
+    rf"|(?:api|access|refresh|bearer|session|id|user|bot|hf|hub|git|gh|wandb)tokens?{_SMALL}"
+)
+
+#: Words with a capital, and words after capitals: apiKey, PGPASSWORD.
+_CAMEL = rf"(?:Key|Token{_SMALL}|Secret|Password|Auth|Cookie)"
+_CAPITAL = rf"(?:PASSWORD|PASSWD|PWD|SECRET|TOKEN{_SMALL})"
+
+#: A name that ends with such a word, to its end or to the value: API_KEY, --api-key, X-Auth-Token.
 _SECRET_NAME = re.compile(
-    rf"(?:.*[\W_])?(?i:{_WORDS})|.*[a-z](?:Key|Token|Secret|Password|Auth|Cookie)"
-    r"|.*[A-Z](?:PASSWORD|PASSWD|PWD|SECRET|TOKEN)|.*SSHPASS"
+    rf"(?:(?:[^=]*(?:[^\w=]|_))?(?i:{_WORDS})|[^=]*(?i:{_JOINED})|[^=]*[a-z]{_CAMEL}"
+    rf"|[^=]*[A-Z]{_CAPITAL}|[^=]*SSHPASS)(?==|\Z)"
 )
 
 #: Variables of libraries and clients that hold secrets under other names.
@@ -43,15 +66,18 @@ _SECRET_VARIABLE = re.compile(
 )
 
 _WORD = (
-    rf"(?:(?<![A-Za-z0-9$])(?i:{_WORDS})|(?<=[a-z])(?:Key|Token|Secret|Password|Auth|Cookie)"
-    r"|(?<=[A-Z])(?:PASSWORD|PASSWD|PWD|SECRET|TOKEN)|SSHPASS)"
+    rf"(?:(?<![A-Za-z0-9$])(?i:{_WORDS})|(?<!\$)(?i:{_JOINED})|(?<=[a-z]){_CAMEL}"
+    rf"|(?<=[A-Z]){_CAPITAL}|SSHPASS)"
 )
+
+#: A value in a text of a shell, in which quotes, escapes and commands may have spaces.
+_PARTS = r"\\\"[^\"\\]*\\\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`|\\."
 
 #: What HTTP puts before the secret of an Authorization header, and is none.
 _SCHEME = r"(?:(?i:bearer|basic|token|apikey)\s+)?"
 
-#: An option or a header with its value as one argument, which may contain spaces.
-_OPTION = re.compile(r"(--?([\w.-]+)=)(.+)", re.DOTALL)
+#: An option, a variable or a header with its value as one argument, which may contain spaces.
+_OPTION = re.compile(r"((?:--?)?([\w.-]+)=)(.+)", re.DOTALL)
 _HEADER = re.compile(rf"((?:-H|--header=)?([\w-]+):\s*{_SCHEME})(.+)", re.DOTALL)
 
 #: Words that messages also use for other things: "unexpected token: x".
@@ -76,22 +102,21 @@ _RULES = tuple(
         (r"(\becho\s+(?:-n\s+)?)(\"[^\"]*\"|'[^']*'|[^\s|'\"]+)"
          r"(?=\s*\|\s*(?:sudo\s+-S|[^|;&\n]*--password-stdin))", rf"\g<1>{HIDDEN}"),
         # "password": "x", 'token': 'x'
-        (rf"({_WORD}[\"']\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}}]+)",
+        (rf"({_WORD}[\"']\s*:\s*)([bru]{{0,2}}(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')|[^\s,}}]+)",
          rf'\g<1>"{HIDDEN}"'),
         # ["--password", "x"], a command as a list
-        (rf"([\"']--?[\w.-]*?{_WORD}([\"']),\s*\2)(?!-)((?:(?!\2)[^\\]|\\.)+)", rf"\g<1>{HIDDEN}"),
+        (rf"([\"']--?[\w.-]*?{_WORD}([\"']),\s*\2)(?!--)((?:(?!\2)[^\\]|\\.)+)", rf"\g<1>{HIDDEN}"),
         # --name=value, in which ; & , may occur
         (rf"((?<![\w/-])--?[\w.-]*?{_WORD}=)"
-         r"((?:\"[^\"]*\"|'[^']*'|[^\s\0;&,]|[;&,](?=[^\s\0;&,]))+)", rf"\g<1>{HIDDEN}"),
+         rf"((?:{_PARTS}|[^\s\0;&,]|[;&,](?=[^\s\0;&,]))+)", rf"\g<1>{HIDDEN}"),
         # NAME=value, name: value, ?sig=value, each also in quotes
-        (rf"({_WORD}=)((?:\"[^\"]*\"|'[^']*'|[^\s\0;&,])+)", rf"\g<1>{HIDDEN}"),
+        (rf"({_WORD}=)((?:{_PARTS}|[^\s\0;&,])+)", rf"\g<1>{HIDDEN}"),
         (rf"({_MESSAGE_WORD}:(?!:)\s*)(?!(?i:bearer|basic|token|apikey)\s)([^\s,;'\"]+)",
          rf"\g<1>{HIDDEN}"),
         # --name:value, /name:value
         (rf"((?<![\w/-])(?:--?|/)[\w.-]*?{_WORD}:)(?!:)([^\s'\"]+)", rf"\g<1>{HIDDEN}"),
         # --name value
-        (rf"(?<![\w-])(--?[\w.-]*?{_WORD}\s+)(?!-)((?:\"[^\"]*\"|'[^']*'|\S)+)",
-         rf"\g<1>{HIDDEN}"),
+        (rf"(?<![\w-])(--?[\w.-]*?{_WORD}\s+)(?!--)((?:{_PARTS}|\S)+)", rf"\g<1>{HIDDEN}"),
     )
 )  # fmt: skip
 
@@ -103,8 +128,8 @@ _MAYBE = re.compile(
 
 _MAYBE_BYTES = re.compile(
     rb"://[^\s/@\"'?#\0]{1,200}@|-----BEGIN|echo\s"
-    rb"|(?i:pass|pass(?:word|wd|phrase|code)|pwd|pw|pswd|secret|token|credentials?|auth"
-    rb"|authorization|bearer|cookie|key|key.?id|dsn|sig|signature|pat)"
+    rb"|(?i:pass|pass(?:word|wd|phrase|code)s?|pwd|pw|pswd|secrets?|tokens?|credentials?|auth"
+    rb"|authorization|bearer|cookies?|keys?|keys?.?id|dsn|sig|signature|pat)"
     rb"(?:[\"']?\s*[:=]\s*|[\"'],\s*|\s+)[\x21-\x7e]"
 )
 
@@ -121,13 +146,13 @@ _TEXT = bytes(byte in b"\t\n\r" or (byte >= 0x20 and byte != 0x7F) for byte in r
 _STRIDE = 1 << 12
 
 
-def is_secret(name: str) -> bool:
-    """Return whether the value of a name is secret.
+def is_secret(name: str, value: str = "") -> bool:
+    """Return whether the value of a name is secret; numbers are not, for some names.
 
-    >>> is_secret("--api-key"), is_secret("DB_PASSWORD"), is_secret("--max-tokens")
+    >>> is_secret("--api-key"), is_secret("DB_PASSWORD"), is_secret("--max-tokens", "512")
     (True, True, False)
     """
-    return _SECRET_NAME.fullmatch(name) is not None
+    return _SECRET_NAME.match(f"{name}={value}" if value else name) is not None
 
 
 def is_secret_variable(name: str) -> bool:
@@ -221,10 +246,10 @@ def hide_words(words: Sequence[str]) -> tuple[str, ...]:
     hidden = []
     before = ""
     for word in words:
-        option = before.startswith("-") and "=" not in before and is_secret(before.lstrip("-"))
-        if option and not word.startswith("-"):
+        option = before.startswith("-") and "=" not in before
+        if option and not word.startswith("--") and is_secret(before.lstrip("-"), word):
             hidden.append(HIDDEN)
-        elif (found := _valued(before, word)) and is_secret(found[2]):
+        elif (found := _valued(before, word)) and is_secret(found[2], found[3]):
             hidden.append(found[1] + HIDDEN)
         else:
             hidden.append(hide(word))
@@ -233,29 +258,39 @@ def hide_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _valued(before: str, word: str) -> re.Match[str] | None:
-    """Return an argument that is a name and a value; a header only where it is certainly one."""
+    """Return an argument that is a name and a value; a header only where it is certainly one.
+
+    The text of a program, after -c, is no value.
+    """
+    if re.fullmatch(r"-[a-z]*c", before):
+        return None
     header = before in {"-H", "--header"} or word.startswith(("-H", "--header="))
     return (_HEADER.fullmatch(word) if header else None) or _OPTION.fullmatch(word)
 
 
 def hidden(value: Any) -> Any:
-    """Return texts, also in lists and dicts, without secrets; numbers are not secret."""
+    """Return texts and bytes, also in lists and dicts, without secrets; numbers are not secret."""
     if isinstance(value, str):
         return hide(value)
+    if isinstance(value, bytes):
+        return blank(value)
     if isinstance(value, Mapping):
         return {
-            name: _every_text_hidden(item) if is_secret(name) else hidden(item)
+            name: _every_text_hidden(item)
+            if is_secret(str(name), item if isinstance(item, str) else "")
+            else hidden(item)
             for name, item in value.items()
         }
     if isinstance(value, tuple):
-        return tuple(map(hidden, value)) if any(isinstance(v, str) for v in value) else value
+        texts = any(isinstance(v, (str, bytes)) for v in value)
+        return tuple(map(hidden, value)) if texts else value
     return [hidden(item) for item in value] if isinstance(value, list) else value
 
 
 def _every_text_hidden(value: Any) -> Any:
     """Return the value of a secret name: no text of it stays, also in lists and dicts."""
-    if isinstance(value, str):
-        return HIDDEN
+    if isinstance(value, (str, bytes)):
+        return HIDDEN if isinstance(value, str) else HIDDEN.encode()
     if isinstance(value, Mapping):
         return {name: _every_text_hidden(item) for name, item in value.items()}
     if isinstance(value, tuple):

@@ -190,8 +190,13 @@ def _filled(kind: str, text: str, chance: random.Random) -> Planted:
 
 
 def _made(alphabet: str, length: int, chance: random.Random) -> str:
-    """Return random characters, of which the first and the last are no punctuation."""
+    """Return random characters, of which the first and the last are no punctuation.
+
+    Of many letters and digits, the second is a digit: few issuers' tokens have none.
+    """
     plain = _ALPHABETS["A"] if alphabet in "BX" else _ALPHABETS[alphabet]
     inner = chance.choices(_ALPHABETS[alphabet], k=length - 2) if length > 2 else []
+    if length >= 16:
+        inner[0] = chance.choice(_ALPHABETS["D"])
     ends = chance.choices(plain, k=min(length, 2))
     return "".join([ends[0], *inner, *ends[1:]])

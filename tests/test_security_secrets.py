@@ -47,13 +47,28 @@ TEXTS = (
     "-----BEGIN RSA PRIVATE KEY-----\nPLANT\n-----END RSA PRIVATE KEY-----",
     "ghp_PLANTPLANTPLANTPLANTPLANT",
     "hf_PLANTPLANTPLANTPLANT",
-    "sk-PLANT-PLANTPLANTPLANT",
+    "sk-proj-PLANT-PLANT7PLANTPLANT",
+    "sk-PLANTPLANTPLANTPLANT7",
+    "sk-PL_ANTPLANT-PLANT7PLANT",
     "eyJhbGciOiJI.PLANTPLANT.PLANT",
     "nvapi-PLANTPLANTPLANTPLANT",
     "postgres://user:p@PLANT@host/x",
     "train.py --password=a&PLANT --token=a;PLANT,PLANT --lr 0.1",
     "curl -H 'Cookie: a=PLANT; b=PLANT' https://host",
     'curl --header "Authorization: GenieKey PLANT" https://host',
+    'env TOKEN="a PLANT" x',
+    """DB_PASSWORD="it's PLANT" x""",
+    r'x --password "a\" PLANT" --lr 1',
+    r'{"command": "x --password \"a PLANT\" y"}',
+    r"x --password a\ PLANT",
+    "PASSWORD=$(echo PLANT) x",
+    "PASSWORD=$(a (b PLANT) PLANT) x",
+    "PASSWORD=`echo PLANT` x",
+    "dbpassword=PLANT --userpass=PLANT clientsecret=PLANT hftoken=PLANT mysecretkey=PLANT",
+    "x --passwords=PLANT --api-keys=PLANT --tokens=PLANT --cookies=PLANT --auth-tokens PLANT",
+    "x --password -PLANT",
+    "x --token=1PLANT --tokens=1,PLANT --token 1.PLANT --pass=12345PLANT --token=1;PLANT",
+    "{'password': b'a PLANT', 'token': br'a PLANT'}",
 )
 
 #: Commands of which one argument has a secret of several words.
@@ -63,6 +78,10 @@ WORDS = (
     ("curl", "-H", "Cookie: a=b; c=PLANT"),
     ("curl", "-H", 'Authorization: Digest username="a", response="PLANT"'),
     ("curl", "--header=X-Api-Key: a PLANT"),
+    ("env", "TOKEN=a PLANT"),
+    ("env", "DB_PASSWORD=it's PLANT"),
+    ("x", "--password", "-PLANT"),
+    ("sh", "-c", "x --password PLANT"),
 )
 
 #: What programs are given that only looks like it.
@@ -75,6 +94,14 @@ PLAIN = (
     "void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>(int, float)",
     "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_64x3_tn",
     "m=512 n=512 dtype=fp16",
+    "train.py --pad-token 0 --pass 3 --max-tokens 512 --train-tokens 300B --use-auth-token true",
+    "eos_token=2 num_tokens=8, n_tokens tokens_per_step=4096 tokens=[1,2] eosToken=128009 bypass=x",
+    '{"max_tokens": 4096, "output_tokens": "512", "tokens": 1.5e9, "token": null}',
+    "pip install sk-learn-some-long-name-here-yes sk-ant-colony-optimizer-with-long-name",
+    "ASIATICELEPHANTS AKIACONSTRUCTIONMODEL AIzawaModelForCausalLMWithHeadsAndMoreOfThem",
+    "ATTNv3Hopper2CausalBf16WithLSE8x Fp8E4M3QuantDequantPerTensorV2Kernel",
+    "LTAInstructModelForCausal glrt-detector-with-a-long-name nvapi-sdk-headers-and-more",
+    "fw_backwardattentionkernelofhopper",
 )
 
 
@@ -100,6 +127,15 @@ def test_an_argument_is_hidden_to_its_end(words: tuple[str, ...]) -> None:
 def test_texts_within_a_secret_value_are_hidden() -> None:
     value = {"password": ["PLANT", {"a": "PLANT", "n": 1}], "n": [1]}
     assert hidden(value) == {"password": ["***", {"a": "***", "n": 1}], "n": [1]}
+    value = {"password": b"PLANT", "tokens": "512", "a": (b"--password PLANT", 1)}
+    assert hidden(value) == {
+        "password": b"***", "tokens": "512", "a": (b"--password xxxxx", 1)
+    }  # fmt: skip
+
+
+def test_the_text_of_a_program_stays_but_for_its_secrets() -> None:
+    words = ("sh", "-c", "TOKEN=PLANT python train.py")
+    assert hide_words(words) == ("sh", "-c", "TOKEN=*** python train.py")
 
 
 @pytest.mark.parametrize("text", PLAIN)
