@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfpipe.errors import InputError
+from perfpipe.errors import InputError, brief
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.frames import Frame
 from perfpipe.ingest.host_stacks import HostStacks, Samples
@@ -43,6 +43,9 @@ _KNOWN = ("time_ns", "pid", "device")
 
 _LARGEST = 1 << 63
 
+#: Times, ns, whose differences can be stored.
+_MOST = 1 << 62
+
 
 def read_attached(builder: ReportBuilder) -> None:
     """Read a file of `perfpipe attach`; raises InputError if it is damaged."""
@@ -55,7 +58,7 @@ def read_attached(builder: ReportBuilder) -> None:
         command, host = _text(content["command"]), _text(content["host"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(
-            f"{builder.source.path}: not a complete file of perfpipe attach ({error!r})"
+            f"{builder.source.path}: not a complete file of perfpipe attach ({brief(repr(error))})"
         ) from error
     missing = content.get("missing")
     why = missing if isinstance(missing, dict) else {}
@@ -78,7 +81,7 @@ def _content(builder: ReportBuilder) -> dict[str, Any]:
     try:
         content = json.loads(builder.source.content.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged JSON ({error})") from error
+        raise InputError(f"{path}: damaged JSON ({brief(error)})") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: not a JSON object")
     if content.get(MARK) != VERSION:
@@ -103,11 +106,14 @@ def _stacks(rows: Sequence[Sequence[Any]]) -> tuple[HostStacks, list[int]]:
 
 
 def _samples(rows: Sequence[Sequence[Any]], numbers: Sequence[int]) -> Samples:
-    samples = Samples(SOURCE)
+    samples, total = Samples(SOURCE), 0
     for row in rows:
         start, end, pid, tid, stack = map(_whole, row)
         if not 0 <= stack < len(numbers) or end < start:
             raise ValueError(f"sample {row}")
+        total += end - start
+        if total >= _LARGEST or not -_MOST < start <= end < _MOST:
+            raise ValueError(f"sample {row} is too long")
         samples.trace(start, end, pid, tid, numbers[stack])
     return samples
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from perfpipe.columns import utf8
 from perfpipe.database import ColumnSpec
 from perfpipe.manifest import Manifest
 from perfpipe.runrecord import RUN_COLUMNS, TASK_COLUMNS
@@ -111,24 +112,24 @@ def manifest_row(m: Manifest) -> tuple[Any, ...]:
         m.report_id,
         m.kind,
         m.format,
-        m.source_name,
+        utf8(m.source_name),
         m.sha256,
-        facts.tool_version,
-        facts.export_schema,
-        facts.captured_at,
+        utf8(facts.tool_version),
+        utf8(facts.export_schema),
+        utf8(facts.captured_at),
         facts.started_ns,
-        str(Path(m.source_path).parent),
-        facts.host,
-        facts.command,
-        facts.gpu,
+        utf8(str(Path(m.source_path).parent)),
+        utf8(facts.host),
+        utf8(facts.command),
+        utf8(facts.gpu),
         facts.sm_count,
-        list(m.warnings),
+        [*map(utf8, m.warnings)],
         m.lost_pct,
         m.missed_pct,
-        m.missed,
+        utf8(m.missed),
     )
 
 
 def gap_rows(m: Manifest) -> list[tuple[str, ...]]:
     """Return the rows of `collection_gaps` for a report."""
-    return [(m.report_id, gap.table, gap.column, gap.reason) for gap in m.missing]
+    return [(m.report_id, *map(utf8, (gap.table, gap.column, gap.reason))) for gap in m.missing]

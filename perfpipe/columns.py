@@ -48,11 +48,11 @@ class Column:
         if isinstance(value, dict):
             return json.dumps(value)
         if isinstance(value, tuple):
-            return [float(item) if self.type == "DOUBLE[]" else _utf8(item) for item in value]
-        return float(value) if self.type == "DOUBLE" and value is not None else _utf8(value)
+            return [float(item) if self.type == "DOUBLE[]" else utf8(item) for item in value]
+        return float(value) if self.type == "DOUBLE" and value is not None else utf8(value)
 
 
-def _utf8(value: Any) -> Any:
+def utf8(value: Any) -> Any:
     """Return a value; bytes that are not UTF-8, as in arguments and paths, become escapes."""
     if not isinstance(value, str):
         return value

@@ -237,7 +237,7 @@ def _write_catalogue(
 ) -> list[SegmentFile]:
     """Write what segments say of reports; the manifests of merged segments stay on disk."""
     columns = (*MANIFEST_COLUMNS, ("manifest", "VARCHAR", ""))
-    rows = [(*manifest_row(m), json.dumps(asdict(m), ensure_ascii=False)) for m in own]
+    rows = [(*manifest_row(m), _json(m)) for m in own]
     gaps = [row for m in own for row in gap_rows(m)]
     every = (
         (CATALOGUE, columns, rows),
@@ -293,3 +293,9 @@ def _check(files: Sequence[SegmentFile], stated: Mapping[str, int]) -> None:
                 f"{file.table}: {file.rows} rows, but the manifests state {stated[file.table]}; "
                 "nothing was changed ('perfpipe store verify' lists damaged reports)"
             )
+
+
+def _json(manifest: Manifest) -> str:
+    """Return a manifest as JSON; lone surrogates, which DuckDB's JSON refuses, become "?"."""
+    text = json.dumps(asdict(manifest), ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()

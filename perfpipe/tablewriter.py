@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -106,9 +107,21 @@ def _array(field: pa.Field, values: Any, rows: int) -> pa.Array:
     if values is None:
         values = pa.nulls(rows, field.type)
     elif not isinstance(values, pa.Array):
-        values = pa.array(values, field.type)
+        values = _storable(values, field.type)
     if field.type != pa.string():
         return values if values.type == field.type else values.cast(field.type)
     if pa.types.is_dictionary(values.type) and not values.dictionary.null_count:
         return values.cast(_TEXT)
     return values.cast(pa.string()).dictionary_encode().cast(_TEXT)
+
+
+def _storable(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an array; lone surrogates, which UTF-8 cannot express, become "?"."""
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        plain = [
+            value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+            for value in values
+        ]
+        return pa.array(plain, kind)

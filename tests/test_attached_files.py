@@ -104,15 +104,36 @@ def test_the_use_of_processes_is_that_of_their_samples(
         ({"processes": [[None] * 11]}, "not a complete file"),
         ({"gpus": [[0, 0, "G", "busy", 1, 1, 1, 1]]}, "not a complete file"),
         ({"began_ns": 1 << 70}, "not a complete file"),
+        ({"began_ns": "x" * 1_000_000}, "not a complete file"),
+        ({"samples": [[-1 << 62, 1, 1, 1, 0]]}, "is too long"),
+        ({"samples": [[0, 1 << 61, 1, 1, 0]] * 4}, "is too long"),
         ({"host": None}, "not a complete file"),
     ],
 )
 def test_damaged_files_are_one_sentence(
     change: dict[str, Any], sentence: str, content: dict[str, Any], tmp_path: Path, store: Store
 ) -> None:
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=sentence) as caught:
         _ingest({**content, **change}, tmp_path, store)
+    assert len(str(caught.value)) < 1000
     assert store.report_ids() == []
+
+
+def test_lone_surrogates_spoil_neither_report_nor_store(
+    content: dict[str, Any], tmp_path: Path, store: Store, cli: Cli
+) -> None:
+    content["stacks"][0][0][0] = "\ud800frame"
+    content.update(host="\ud800host", command="\udfffrun", gpus=[], missing={"gpus": "\ud800why"})
+    report = _ingest(content, tmp_path, store)
+    for compacted in (False, True):
+        if compacted:
+            assert cli("store", "compact", "--grace", "0") == 0, cli.err
+        assert cli("query", "SELECT host FROM reports") == 0, cli.err
+        assert "host" in cli.out
+        assert cli("query", "SELECT reason FROM collection_gaps") == 0, cli.err
+        assert "why" in cli.out
+        assert cli("report", report, "--md", "-") == 0, cli.err
+        assert cli("store", "verify") == 0, cli.err
 
 
 def test_a_file_that_was_cut(content: dict[str, Any], tmp_path: Path, store: Store) -> None:
