@@ -98,6 +98,51 @@ def test_hostile_dumps(
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda dump: dump["pg_status"].update({"0": {"last_enqueued_collective": float("inf")}}),
+        lambda dump: dump["pg_config"]["0"].update(ranks="[" * 50_000),
+    ],
+)
+def test_json_that_python_cannot_hold(
+    change: Callable[[dict[str, Any]], object], tmp_path: Path
+) -> None:
+    dump = dumps_of(ddp(2, 2))[0]
+    change(dump)
+    path = tmp_path / "rank_0.json"
+    path.write_text(json.dumps(dump))
+    with pytest.raises(InputError, match="not a complete flight recorder dump"):
+        read_dump(path, path)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_lone_surrogates_are_replaced(as_json: bool, tmp_path: Path) -> None:
+    dumps = dumps_of(ddp(2, 2))
+    for entry in dumps[0]["entries"]:
+        entry.update(process_group=("0", "\ud800group"), thread_name="\udfffthread")
+        entry["frames"][0]["name"] = "\ud800call"
+    hang = Hang(tmp_path)
+    write(enumerated(dumps), hang.folder, as_json=as_json)
+    assert ("?thread",) in hang.rows("SELECT thread FROM hang_calls")
+    assert ("?group",) in hang.rows("SELECT description FROM hang_groups")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("6 ranks", f"{'9' * 5000} ranks"),
+        ("rank: 5", f"rank: {'9' * 30}"),
+        ("Rank 3", f"Rank {'9' * 5000}"),
+        ("process 1650386", f"process {'9' * 30}"),
+    ],
+)
+def test_numbers_of_ras_that_are_too_large(old: str, new: str) -> None:
+    with pytest.raises(InputError, match=r"ras\.txt: not complete output of ncclras") as caught:
+        read_ras(RAS.replace(old, new), "ras.txt")
+    assert len(str(caught.value)) < 300
+
+
 def test_every_truncation_is_one_sentence(tmp_path: Path) -> None:
     whole = pickle.dumps(dumps_of(ddp(2, 2))[0], protocol=2)
     path = tmp_path / "rank_0"

@@ -119,7 +119,9 @@ def read_dump(content: Path, named: Path) -> Dump:
         )
     try:
         return _dump(_content(content, named), rank)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (
+        KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
         missing = f"no {error.args[0]}" if isinstance(error, KeyError) else error
         raise InputError(
             f"{named}: not a complete flight recorder dump ({brief(missing)})"

@@ -61,10 +61,10 @@ class Row:
 
 
 def read_ras(text: str, named: object) -> list[Row]:
-    """Return what RAS printed; raises InputError if the JSON is damaged."""
-    if not text.lstrip().startswith("{"):
-        return list(_text_rows(text))
+    """Return what RAS printed; raises InputError if it is damaged."""
     try:
+        if not text.lstrip().startswith("{"):
+            return list(_text_rows(text))
         return list(_json_rows(json.loads(_NO_COMMA.sub(r"\1,\2", text))))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{named}: not complete output of ncclras ({brief(error)})") from error
