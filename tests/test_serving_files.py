@@ -247,3 +247,35 @@ def test_numbers_out_of_range_are_refused(
     with pytest.raises(InputError, match="is out of range"):
         ingest(path, store)
     assert store.report_ids() == []
+
+
+@pytest.mark.parametrize("time", ["1e308", "Infinity"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "a.jsonl",
+            '{"metadata": {"request_start_ns": 1, "request_end_ns": 2, "session_num": 1, '
+            '"was_cancelled": false, "benchmark_phase": "profiling"}, '
+            '"metrics": {"time_to_first_token": {"value": TIME, "unit": "ms"}}}\n',
+        ),
+        (
+            "b.json",
+            '{"metadata": {"version": 2, "guidellm_version": "1"}, "benchmarks": [{"config": '
+            '{"strategy": {"type_": "poisson"}}, "requests": {"successful": [{"info": '
+            '{"status": "completed", "timings": {"request_start": TIME, "request_end": 2}}}]}}]}',
+        ),
+        (
+            "c.json",
+            '{"date": "x", "endpoint_type": "vllm", "input_lens": [5], "output_lens": [3], '
+            '"start_times": [TIME], "ttfts": [0.1], "itls": [[0.1]], "errors": [""]}',
+        ),
+    ],
+)
+def test_times_beyond_every_clock_are_one_sentence(
+    name: str, content: str, time: str, tmp_path: Path, store: Store
+) -> None:
+    (tmp_path / name).write_text(content.replace("TIME", time))
+    with pytest.raises(InputError, match="infinity"):
+        ingest(tmp_path / name, store)
+    assert store.report_ids() == []

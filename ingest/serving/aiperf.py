@@ -91,7 +91,7 @@ def read(lines: Iterable[str], beside: Path) -> Sequence[Load]:
                 requests.append(_request(record))
         except ValidationError as error:
             raise ValueError(f"line {number}: not a record of AIPerf: {said(error)}") from error
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ValueError(f"line {number}: {error}") from error
     rate, arrivals = _settings(beside / SUMMARY)
     return [Load(requests, rate=rate, arrivals=arrivals, generator="aiperf")]

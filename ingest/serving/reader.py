@@ -46,7 +46,7 @@ def read_loads(form: str, content: Path, path: Path) -> Sequence[Load]:
         return loads
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text") from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{path}: {brief(error, 300)}") from error
 
 
