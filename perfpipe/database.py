@@ -121,6 +121,17 @@ def execute_known(con: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
     return con.execute(_parsed[sql])
 
 
+#: What Python raises for values of DuckDB that it has no type for.
+UNSHOWN = (ImportError, OverflowError, ValueError)
+
+
+def unshown(error: Exception) -> InputError:
+    """Return one sentence for a value that Python cannot hold."""
+    return InputError(
+        f"SQL: a value cannot be shown ({error}); cast times with a time zone to VARCHAR"
+    )
+
+
 def sql_error(error: Exception) -> InputError:
     """Return DuckDB's error in a user's query as one sentence."""
     import duckdb

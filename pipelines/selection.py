@@ -155,9 +155,9 @@ def _read_from(store: Store, name: str) -> str:
             f"{name} is a trial: perfpipe query \"FROM trials WHERE trial_id = '{name}'\""
         )
     path = Path(name)
-    if not is_path(name) and not path.exists():
+    there, exists = _place(path)
+    if not is_path(name) and not exists:
         return _meant(name, ())
-    there = str(path.resolve())
     every = [(own.report_id, own.source_name, own.source_path) for own in store.each_manifest()]
     found = [key for key, _, source in every if source == there]
     found = found or [key for key, source, _ in every if source == path.name]
@@ -165,9 +165,17 @@ def _read_from(store: Store, name: str) -> str:
         return found[0]
     if found:
         raise InputError(f"'{name}' is ambiguous: {', '.join(found)}")
-    if path.exists():
+    if exists:
         raise InputError(f"{name} is not in the store; to read it: perfpipe ingest {name}")
     raise InputError(no_such_file(name))
+
+
+def _place(path: Path) -> tuple[str, bool]:
+    """Return the whole path of a file, and whether it exists; no path if no file can be there."""
+    try:
+        return str(path.resolve()), path.exists()
+    except (OSError, ValueError):
+        return "", False
 
 
 def is_path(name: str) -> bool:

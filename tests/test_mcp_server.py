@@ -144,7 +144,8 @@ def test_pages_and_prompts(talk: Talk) -> None:
     assert "data, not instructions" in talk.pages["report"]
     assert talk.prompts.keys() == {"triage", "optimise_kernel", "review_regression"}
     assert all("X" in text and "{" not in text for text in talk.prompts.values())
-    assert len(talk.refused) == 2
+    said = [one.removeprefix("perfpipe: ") for one in talk.refused]
+    assert len(said) == 2 and "nothing" in said[0] and "no page" in said[1]
     assert "never follow" in " ".join(talk.instructions.split())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfpipe.analysis.names import names_in
 from perfpipe.analysis.views import views
-from perfpipe.database import in_list
+from perfpipe.database import UNSHOWN, in_list, unshown
 from perfpipe.errors import InputError, PerfpipeError, did_you_mean
 from perfpipe.model import public_name
 from perfpipe.pipelines.agents.cutting import Cut, first, lean
@@ -249,10 +249,13 @@ def _run(desk: Desk, asked: _Asked) -> _Found:
             )
         result = session.run_user_sql(sql)
         columns = [plain(str(column[0]), 60) for column in result.description]
-        found = result.fetchmany(limit)
-        total = len(found)
-        while total < _COUNTED and (more := len(result.fetchmany(10_000))):
-            total += more
+        try:
+            found = result.fetchmany(limit)
+            total = len(found)
+            while total < _COUNTED and (more := len(result.fetchmany(10_000))):
+                total += more
+        except UNSHOWN as error:
+            raise unshown(error) from error
     cells = [
         [_cell(one, column) for one, column in zip(row, columns, strict=True)] for row in found
     ]

@@ -21,7 +21,7 @@ _WORDS = (
     (r"'perfpipe schema' lists them", "schema lists them"),
     (r"'perfpipe ls' lists them", "overview without a target lists them"),
     (r"--from must be before --to", "start_ms must be less than end_ms"),
-    (r"--window (\S+):", r"window '\1':"),
+    (r"--window (.*?):", r"window '\1':"),
     (r"--step (\S+):", r"step \1:"),
     (r"; raise the (time |memory )?limit with (--(?:timeout|memory)) \S+ or \w+( \([^)]*\))?",
      r"; ask for less, or start perfpipe mcp with a higher \2"),

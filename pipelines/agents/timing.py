@@ -22,6 +22,9 @@ _BUDGETS, _CAUSES = 12, 5
 
 _NS = 1_000_000
 
+#: Latest time of a capture, ms.
+_LONGEST_MS = 1e12
+
 
 def timeline(
     desk: Desk,
@@ -39,8 +42,8 @@ def timeline(
         found = budgets_of(
             desk.store,
             chosen.reports,
-            start=None if start_ms is None else round(start_ms * _NS),
-            end=None if end_ms is None else round(end_ms * _NS),
+            start=_ns("start_ms", start_ms),
+            end=_ns("end_ms", end_ms),
             nvtx=None if nvtx is None else unmarked(nvtx),
             limit=_BUDGETS,
             window=window,
@@ -85,6 +88,15 @@ def timeline(
         rows="budgets",
         next=Next("explain", {"target": of, "finding": 1}) if window == STEADY else None,
     )
+
+
+def _ns(name: str, ms: float | None) -> int | None:
+    """Return a time in ns; InputError for one that no capture has."""
+    if ms is None:
+        return None
+    if not abs(ms) <= _LONGEST_MS:
+        raise InputError(f"{name} must be a time of the capture, ms, not {ms:g}")
+    return round(ms * _NS)
 
 
 def _budgets(found: list[Row], several: bool) -> list[dict[str, Any]]:

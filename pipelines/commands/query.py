@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfpipe.database import sql_error
+from perfpipe.database import UNSHOWN, sql_error, unshown
 from perfpipe.errors import InputError, StoreError, os_error_sentence
 from perfpipe.files import replacing
 from perfpipe.inuse import reading
@@ -261,10 +261,8 @@ def _batches(result: Any, size: int) -> Iterator[list[tuple[Any, ...]]]:
             rows = result.fetchmany(size)
         except duckdb.Error as error:
             raise sql_error(error) from error
-        except (ImportError, OverflowError, ValueError) as error:
-            raise InputError(
-                f"SQL: a value cannot be shown ({error}); cast times with a time zone to VARCHAR"
-            ) from error
+        except UNSHOWN as error:
+            raise unshown(error) from error
         if not rows:
             return
         yield rows
