@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
@@ -70,9 +71,9 @@ class _Worker:
     def __init__(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs,))
-        with _starting, _no_main():
+        with _starting, _no_main(), _uninterrupted():
             self.process.start()
-        _all.add(self)
+            _all.add(self)
         theirs.close()
         self.task: Any = None
         self.deadline = 0.0
@@ -120,6 +121,18 @@ def _no_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C from the beginning; this one heeds it afterwards."""
+    # Its start would let interrupts through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _starting = threading.Lock()
@@ -224,6 +237,7 @@ def _serve(orders: Connection) -> None:
     # An interrupt reaches the whole group; the parent reports it and terminates this process, which
     # then cleans up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, _leave)
     collect_rarely()
     leave_pandas_out()

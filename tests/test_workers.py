@@ -54,6 +54,18 @@ def test_a_worker_takes_one_task_after_another() -> None:
     assert not _alive(first)
 
 
+def test_an_interrupt_does_not_end_a_worker_that_starts() -> None:
+    """A terminal sends Ctrl-C to the worker too; only this process reports it."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(_answers, ("pid", "a"))
+        while not asked.done():
+            for worker in multiprocessing.active_children():
+                if worker.pid:
+                    os.kill(worker.pid, signal.SIGINT)
+            time.sleep(0.005)
+    assert isinstance(asked.result()[0], int)
+
+
 def test_a_worker_does_without_pandas() -> None:
     """It takes as long to import as a small report to read, and is installed here."""
     assert find_spec("pandas")
