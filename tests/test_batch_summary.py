@@ -39,7 +39,7 @@ def test_a_task_is_summarized_as_its_report_has_it(
     (row,) = (row for row in table["rows"] if row[at.index("label")] == task.label)
     assert found.mfu_pct == row[at.index("mfu_pct")]
     assert (found.bound, found.kernel_bound) == ("compute", "compute (tensor)")
-    assert found.step_ms == pytest.approx(0.035792)
+    assert found.step_ms == pytest.approx(0.035888)
     assert found.steps == 16
     assert found.step_p95_ms is not None
     assert found.step_p95_ms > 0.0357

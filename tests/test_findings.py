@@ -31,6 +31,7 @@ FEATURES = {
     "spills", "atomics", "divergent", "registers_limit", "shared_limit", "tail",
     "local", "blocks_limit", "narrow_blocks", "fp64_for_floats",
     "graphs_save", "compiled", "eager", "native", "graphs", "ranks_wait", "slow_launches", "input_data",
+    "training", "no_training", "requests", "no_requests",
     "has_workers", "no_workers", "pinned", "pageable",
     "starts_processes", "start_skew",
     "transfers", "bf16", "fp16",

@@ -67,7 +67,7 @@ def test_the_slowest_configuration_comes_first(pages: Pages) -> None:
     """Launch gaps of a kernel of 4 us are not what a sweep of matrix products is about."""
     actions = _opening(pages("gemm"))["actions"]
     assert "CUDA graph" not in actions[0]["what"]
-    assert "CUDA graph" in actions[-1]["what"]
+    assert any("CUDA graph" in action["what"] for action in actions[1:])
 
 
 def _tried(*found: tuple[str, float | None]) -> list[str]:
