@@ -16,7 +16,7 @@ WITH ends AS (
         u.finished,
         coalesce(s.first_record = 0 AND t.first_record = 0, false) AS complete,
         row_number() OVER every AS nth,
-        count(if(u.finished, NULL, 1)) OVER every AS nth_unfinished
+        count(if(NOT u.finished, 1, NULL)) OVER every AS nth_unfinished
     FROM hang_calls AS c
     JOIN _hang_units AS u
         ON u.report_id = c.report_id AND u.rank = c.rank AND u.group_id = c.group_id AND u.p2p = c.p2p

@@ -33,7 +33,7 @@ counted AS (
 )
 SELECT report_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns
 FROM (
-    SELECT *, count(*) FILTER (starts) OVER (
+    SELECT *, count(if(starts, 1, NULL)) OVER (
         PARTITION BY report_id, pid, tid ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING
     ) AS island
     FROM (

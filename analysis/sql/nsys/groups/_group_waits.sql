@@ -60,7 +60,7 @@ SELECT
     compared AS analysed,
     dur_ns - transfer_ns AS waiting_ns,
     greatest(0, median_ns - dur_ns) AS late_ns,
-    count(*) FILTER (NOT follows) OVER (
+    count(if(NOT follows, 1, NULL)) OVER (
         PARTITION BY job, rank, track, communicator, window_id ORDER BY start_ns, op_id
     ) AS run
 FROM judged;
