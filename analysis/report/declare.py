@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
@@ -209,6 +209,31 @@ class GpuTable(ReportTable):
 
     def ordered(self) -> str:
         return f"position NULLS LAST, label, report_id, device, {self.order}"
+
+
+@dataclass(frozen=True)
+class KindTable(TableSpec):
+    """A table of reports of one `kind`, sorted by configuration and then `order`."""
+
+    kind: ClassVar[str]
+
+    def wanted(self, scope: Scope) -> bool:
+        return bool(scope.kinds.get(self.kind))
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return (self.view, "_labels")
+
+    def sql(self, columns: str, scope: Scope) -> str:
+        return f"""
+            SELECT {columns} FROM {self.view} LEFT JOIN _labels USING (report_id)
+            WHERE report_id IN {in_list(scope.reports)} AND {self.where}
+            ORDER BY position NULLS LAST, label, report_id, {self.ordered()}
+        """
+
+    def ordered(self) -> str:
+        """Return the sort order of the rows of a report, as SQL."""
+        return self.order
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import LABEL, Col, Missing, SectionSpec, TableSpec
+from perfpipe.analysis.report.declare import LABEL, Col, KindTable, Missing, SectionSpec
 from perfpipe.analysis.report.hangs import KIND
-from perfpipe.analysis.report.scope import Scope
-from perfpipe.database import in_list
 
 #: Ranks in a table.
 _ROWS = 64
 
 
-class _HangTable(TableSpec):
+class _HangTable(KindTable):
     """A table about a job that hangs."""
 
-    def wanted(self, scope: Scope) -> bool:
-        return bool(scope.kinds.get(KIND))
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        return (self.view, "_labels")
-
-    def sql(self, columns: str, scope: Scope) -> str:
-        return f"""
-            SELECT {columns} FROM {self.view} LEFT JOIN _labels USING (report_id)
-            WHERE report_id IN {in_list(scope.reports)} AND {self.where}
-            ORDER BY position NULLS LAST, label, report_id, {self.order}
-        """
+    kind = KIND
 
 
 WAITS = _HangTable(

@@ -6,13 +6,11 @@ from perfpipe.analysis.report.declare import (
     LABEL,
     Col,
     GpuTable,
+    KindTable,
     Missing,
     ReportTable,
     SectionSpec,
-    TableSpec,
 )
-from perfpipe.analysis.report.scope import Scope
-from perfpipe.database import in_list
 
 #: Which load a row is about.
 _LOAD = (
@@ -27,22 +25,10 @@ _BY_METRIC = "list_position(['ttft', 'tpot', 'itl', 'e2e', 'client_wait'], metri
 _OF_CAPTURE = (LABEL, Col("rate", "Rate", "number", "requests/s"))
 
 
-class _LoadTable(TableSpec):
+class _LoadTable(KindTable):
     """A table of loads on a server."""
 
-    def wanted(self, scope: Scope) -> bool:
-        return bool(scope.kinds.get("serving"))
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        return (self.view, "_labels")
-
-    def sql(self, columns: str, scope: Scope) -> str:
-        return f"""
-            SELECT {columns} FROM {self.view} LEFT JOIN _labels USING (report_id)
-            WHERE report_id IN {in_list(scope.reports)} AND {self.where}
-            ORDER BY position NULLS LAST, label, report_id, {self.order}
-        """
+    kind = "serving"
 
 
 RATES = _LoadTable(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from perfpipe.analysis.report.declare import GPU, Col, Missing, SectionSpec, TableSpec
-from perfpipe.analysis.report.scope import Scope
-from perfpipe.database import in_list
+from perfpipe.analysis.report.declare import GPU, Col, KindTable, Missing, SectionSpec
 
 
 def _place(prefix: str = "") -> str:
@@ -22,22 +20,13 @@ _LINE = (
 )
 
 
-class _SnapshotTable(TableSpec):
+class _SnapshotTable(KindTable):
     """A table of the GPUs of memory snapshots."""
 
-    def wanted(self, scope: Scope) -> bool:
-        return bool(scope.kinds.get("memory"))
+    kind = "memory"
 
-    @property
-    def views(self) -> tuple[str, ...]:
-        return (self.view, "_labels")
-
-    def sql(self, columns: str, scope: Scope) -> str:
-        return f"""
-            SELECT {columns} FROM {self.view} LEFT JOIN _labels USING (report_id)
-            WHERE report_id IN {in_list(scope.reports)} AND {self.where}
-            ORDER BY position NULLS LAST, label, report_id, device, {self.order}
-        """
+    def ordered(self) -> str:
+        return f"device, {self.order}"
 
 
 PEAK = _SnapshotTable(
