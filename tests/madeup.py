@@ -192,7 +192,7 @@ def _filled(kind: str, text: str, chance: random.Random) -> Planted:
 def _made(alphabet: str, length: int, chance: random.Random) -> str:
     """Return random characters, of which the first and the last are no punctuation.
 
-    Of many letters and digits, the second is a digit: few issuers' tokens have none.
+    The second of many letters and digits is a digit, because nearly all tokens of issuers have one.
     """
     plain = _ALPHABETS["A"] if alphabet in "BX" else _ALPHABETS[alphabet]
     inner = chance.choices(_ALPHABETS[alphabet], k=length - 2) if length > 2 else []

@@ -1,5 +1,5 @@
--- Work and waiting of each stage in each step, ns. Work is the time in which a kernel or copy runs; messages
--- of the pipeline, collectives over gradients and the optimizer are no work. `busy_ns` includes the messages.
+-- Work and waiting of each stage in each step, ns. Work is the time in which a kernel or copy runs, except
+-- messages of the pipeline, collectives over gradients and the optimizer. `busy_ns` includes the messages.
 -- @materialize
 CREATE VIEW _stage_times AS
 WITH placed AS (

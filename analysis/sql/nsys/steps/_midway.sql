@@ -21,7 +21,7 @@ launched AS (
     FROM launches
     GROUP BY report_id, pid
 ),
--- Of timelines with calls: up to the first launch, which is itself a call.
+-- Calls up to the first launch, which is itself a call. Timelines without calls have no row.
 called AS (
     SELECT
         l.report_id,
