@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
     and the data model; a segment must hold the rows in its manifests.
     """
     own, segments, damaged = store.own_report_ids(), store.segments(), store.damaged_segments()
+    known = frozenset(store.report_ids())
     checks: list[tuple[str, Path, Callable[[], Iterable[str]]]] = [
         *((name, store.reports_dir / name, partial(_report_faults, store, name)) for name in own),
         *((one.segment_id, one.path, partial(_segment_faults, one)) for one in segments),
@@ -37,7 +38,7 @@ def verify(store: Store) -> Iterator[tuple[str, str | None]]:
             for name, why in damaged.items()
         ),
         *(
-            (name, store.runs_dir / name, partial(_run_faults, store, name))
+            (name, store.runs_dir / name, partial(_run_faults, store, name, known))
             for name in store.run_ids()
         ),
         *((name, store.root, partial(_record_faults, read)) for name, read in _records(store)),
@@ -103,8 +104,10 @@ def damage(store: Store, report_ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _run_faults(store: Store, run_id: str) -> Iterator[str]:
-    missing = [report for report in store.run(run_id).reports if not store.has_report(report)]
+def _run_faults(store: Store, run_id: str, known: Container[str]) -> Iterator[str]:
+    # What is not in the list may have been added since.
+    absent = [report for report in store.run(run_id).reports if report not in known]
+    missing = [report for report in absent if not store.has_report(report)]
     if missing:
         yield f"refers to missing reports: {', '.join(missing)}"
 
