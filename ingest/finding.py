@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfpipe.errors import InputError, os_error_sentence
 from perfpipe.ingest.formats import FORMATS
-from perfpipe.ingest.hangs.dumps import DUMPS, rank_of
+from perfpipe.ingest.hangs.detecting import DUMPS, rank_of
 from perfpipe.ingest.inputs import identify
 
 #: Directories of the operating system, with endless files and links to all others.

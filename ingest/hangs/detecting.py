@@ -19,6 +19,12 @@ _OF_PICKLES = re.compile(rb"collective_seq_id|version[\s\S]*pg_config")
 _OF_RAS_JSON = re.compile(rb'\s*\{\s*"nccl_version"\s*:[\s\S]*"communicators(?:_count)?"\s*:')
 _OF_RAS = re.compile(rb"^Job summary\r?\n=+\r?\n[\s\S]*^Communicators\.\.\.", re.MULTILINE)
 
+#: Formats of dumps.
+DUMPS = ("flight-recorder", "flight-recorder-json")
+
+#: The end of the name of a dump; DebugInfoWriter appends the rank to a prefix.
+_RANK = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl|bin|xz|gz|zst))*$")
+
 #: Names of files in a folder that may be of a hang: those of dumps end with a rank.
 _NAME = re.compile(r"(?:\d|\.(?:json|pickle|pkl|bin|txt|log|out))(?:\.(?:xz|gz|zst))?$")
 
@@ -38,6 +44,16 @@ def is_ras(head: bytes) -> bool:
     """Return whether this is the beginning of what ncclras prints, as text or JSON."""
     start = head[:_SEARCH]
     return bool(_OF_RAS_JSON.match(start) or _OF_RAS.search(start))
+
+
+def rank_of(name: str) -> int | None:
+    """Return the rank of a dump from the name of its file; None if it does not end with one.
+
+    >>> rank_of("nccl_trace_rank_3"), rank_of("rank12.json.gz"), rank_of("notes.txt")
+    (3, 12, None)
+    """
+    found = _RANK.search(name)
+    return int(found[1]) if found and len(found[1]) < 10 else None
 
 
 def parts_of(folder: Path) -> Iterator[Path]:

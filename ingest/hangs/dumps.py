@@ -16,20 +16,12 @@ from typing import Any
 
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.frames import Frame, Stack
+from perfpipe.ingest.hangs.detecting import rank_of
 from perfpipe.ingest.unpickling import read_plain
 from perfpipe.secrets import hide
 
-#: The end of the name of a dump; DebugInfoWriter appends the rank to a prefix.
-_RANK = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl|bin|xz|gz|zst))*$")
-
 #: A call: library, operation, and ranks within the group of a send or receive.
 _CALL = re.compile(r"(?:(\w+):)?(\S+)(?: (\d+)(->|<-)(\d+))?")
-
-#: The call that ends a batch of calls, without operands of its own.
-BATCH_END = "coalesced"
-
-#: Formats of dumps.
-DUMPS = ("flight-recorder", "flight-recorder-json")
 
 _STATES = ("scheduled", "started", "completed")
 
@@ -94,16 +86,6 @@ class Dump:
     groups: tuple[Group, ...]
     calls: tuple[Call, ...]
     enqueued: int | None
-
-
-def rank_of(name: str) -> int | None:
-    """Return the rank of a dump from the name of its file; None if it does not end with one.
-
-    >>> rank_of("nccl_trace_rank_3"), rank_of("rank12.json.gz"), rank_of("notes.txt")
-    (3, 12, None)
-    """
-    found = _RANK.search(name)
-    return int(found[1]) if found and len(found[1]) < 10 else None
 
 
 def read_dump(content: Path, named: Path) -> Dump:
