@@ -45,7 +45,7 @@ class Bounds:
     def limit_here(self) -> None:
         """Let the system refuse this process what is far beyond its limit, in one piece or many."""
         if self.bytes is not None:
-            most = _sizes("self")["VmData"] + _RESERVED_TIMES * self.bytes + _RESERVED
+            most = sizes_of("self")["VmData"] + _RESERVED_TIMES * self.bytes + _RESERVED
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
@@ -113,10 +113,10 @@ def _machine_bytes() -> int:
 
 def private_bytes(pid: int) -> int:
     """Return the memory that a process has for itself, bytes; 0 if it has ended."""
-    return _sizes(pid).get("RssAnon", 0)
+    return sizes_of(pid).get("RssAnon", 0)
 
 
-def _sizes(pid: int | str) -> dict[str, int]:
+def sizes_of(pid: int | str) -> dict[str, int]:
     """Return the sizes in /proc/PID/status, bytes."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")

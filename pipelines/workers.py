@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from perfpipe.blas import load_numpy
-from perfpipe.pipelines.bounds import EVERY_S, private_bytes
+from perfpipe.pipelines.bounds import EVERY_S, private_bytes, sizes_of
 from perfpipe.pipelines.signals import unwrapped
 from perfpipe.pipelines.startup import collect_rarely, leave_pandas_out
 from perfpipe.scratch import scratch
@@ -157,6 +157,7 @@ def spread(
     """
     waiting = iter(tasks)
     busy: dict[Connection, _Worker] = {}
+    looked = time.monotonic()
     with scratch() as folder:
         try:
             while True:
@@ -167,7 +168,9 @@ def spread(
                 if not busy:
                     return
                 deadline = min(worker.deadline for worker in busy.values())
-                left = min(EVERY_S, deadline - time.monotonic())
+                left = deadline - time.monotonic()
+                if memory is not None or stopped is not bool:
+                    left = min(EVERY_S, left)
                 for ready in wait(list(busy), max(0.0, left)):
                     assert isinstance(ready, Connection)  # noqa: S101
                     worker = busy.pop(ready)
@@ -177,7 +180,9 @@ def spread(
                     del busy[late.connection]
                     _end([late])
                     yield late.task, Lost("time")
-                for large in [worker for worker in busy.values() if worker.exceeds(memory)]:
+                due = now - looked >= EVERY_S
+                looked = now if due else looked
+                for large in [one for one in busy.values() if due and one.exceeds(memory)]:
                     del busy[large.connection]
                     _end([large], patience_s=0)
                     yield large.task, Lost("memory")
@@ -268,10 +273,7 @@ def _peak_bytes() -> int:
 
     getrusage would include the memory of the parent at the start of this process.
     """
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) << 10
-    return 0
+    return sizes_of("self").get("VmHWM", 0)
 
 
 def _answer(order: _Order) -> Any:
