@@ -9,9 +9,10 @@ import re
 import tomllib
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+from perfpipe.files import packaged
 
 Mask = Callable[[str], str]
 
@@ -27,8 +28,7 @@ _BETWEEN = "\0"
 
 @cache
 def _rules() -> dict[str, Any]:
-    text = files("perfpipe").joinpath("secrets.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads(packaged("perfpipe", "secrets.toml"))
 
 
 @cache

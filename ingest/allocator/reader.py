@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from perfpipe.errors import InputError
 from perfpipe.ingest.allocator.content import Block, Content, Event, Segment
 from perfpipe.ingest.allocator.lives import NONE, Allocations, Lives
-from perfpipe.ingest.allocator.stacks import NO_STACK, BadFrame, Stacks
+from perfpipe.ingest.allocator.stacks import BadFrame, Stacks
 from perfpipe.ingest.arrays import nullable
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.provenance import utc
@@ -144,7 +144,7 @@ def _write_segments(builder: ReportBuilder, segments: Sequence[Segment], stacks:
         "bytes": [block.bytes for _, block in placed],
         "requested_bytes": [block.requested for _, block in placed],
         "state": [block.state for _, block in placed],
-        "stack_id": _missing(stacks.number(block.frames) for _, block in placed),
+        "stack_id": _nullable(array("q", (stacks.number(block.frames) for _, block in placed))),
     }
     builder.write("snapshot_blocks", blocks, len(placed))
 
@@ -217,7 +217,3 @@ def _write_rest(builder: ReportBuilder, content: Content, first: int | None) -> 
 
 def _nullable(values: array[int]) -> pa.Array:
     return nullable(np.array(values, np.int64), NONE)
-
-
-def _missing(numbers: Iterable[int]) -> list[int | None]:
-    return [None if number == NO_STACK else number for number in numbers]
