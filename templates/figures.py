@@ -28,6 +28,9 @@ _LETTERS, _SIGN = 12, 6
 #: Maximum number of marks; the table has the rest.
 _MOST = 200
 
+#: Units of axes of bytes.
+_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
 
 class Mark(NamedTuple):
     """A mark of a figure: its hover text, kernel and legend entry."""
@@ -250,6 +253,11 @@ def launches_of(
         name += f", {shorten(str(row[2]), 24)}" if several else ""
         made.append((name, row[len(who) :]))
     return made
+
+
+def byte_scale(most: float) -> tuple[float, str]:
+    """Return the largest unit of bytes that `most` reaches, with its name, for an axis."""
+    return next((pair for pair in _BYTES if most >= pair[0]), _BYTES[-1])
 
 
 def gpus_of(

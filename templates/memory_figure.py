@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from perfpipe.templates.figures import Drawing, Mark, Marks, entry, gpus_of, shade, spot
+from perfpipe.templates.figures import Drawing, Mark, Marks, byte_scale, entry, gpus_of, shade, spot
 from perfpipe.units import format_bytes, format_ns
 from perfpipe.viewmodel import Table
 
@@ -13,9 +13,6 @@ _USED, _HELD = "in use", "held"
 
 #: Maximum number of GPUs; the table has the rest.
 _MOST = 8
-
-#: Units of the axis.
-_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 class _Course(NamedTuple):
@@ -35,7 +32,7 @@ def memory_figure(table: Table) -> Drawing | None:
     if not gpus:
         return None
     most = max(max(course.parts) for course in courses)
-    scale, unit = next((pair for pair in _UNITS if most >= pair[0]), _UNITS[-1])
+    scale, unit = byte_scale(most)
 
     def draw(axes: Any) -> Marks:
         drawn: Marks = {}

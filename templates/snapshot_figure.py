@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, entry, gpus_of
+from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, byte_scale, entry, gpus_of
 from perfpipe.units import format_bytes
 from perfpipe.viewmodel import Table
 
@@ -26,9 +26,6 @@ _HELD = "held"
 #: Maximum number of GPUs; the table has the rest.
 _MOST = 4
 
-#: Units of the axis.
-_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-
 #: Categories by column, with the memory of each interval.
 _Courses = dict[str, list[int]]
 
@@ -43,7 +40,7 @@ def snapshot_figure(table: Table) -> Drawing | None:
     if not shown:
         return None
     most = max(max(parts) for _, courses in shown for parts in courses.values())
-    scale, unit = next((pair for pair in _UNITS if most >= pair[0]), _UNITS[-1])
+    scale, unit = byte_scale(most)
 
     def draw(axes: Any) -> Marks:
         drawn: Marks = {}
