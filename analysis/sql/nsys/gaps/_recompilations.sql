@@ -1,5 +1,6 @@
 -- The two XLA modules of each GPU's process that take longest to compile again and again in the analyzed
 -- windows, in words. A compilation begins with the first range of a compiler after the previous compilation.
+-- @materialize
 CREATE VIEW _recompilations AS
 WITH names AS (
     SELECT name FROM _names WHERE kind = 'range' AND is_compilation(name)

@@ -2,6 +2,7 @@
 -- analyzed window. Waiting is what a collective takes in excess of the transfer time, from its start on the
 -- rank. Waiting in collectives that run at the same time counts once, because it is at most the exposed
 -- communication.
+-- @materialize
 CREATE VIEW _exposed_waits AS
 WITH waits AS (
     SELECT

@@ -1,5 +1,6 @@
 -- Time between iterations, with requests in progress, in which the thread of an engine waits until files are
 -- on disk, by call.
+-- @materialize
 CREATE VIEW _engine_flushes AS
 SELECT
     o.report_id,
