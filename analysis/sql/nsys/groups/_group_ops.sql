@@ -6,18 +6,8 @@ WITH messages AS (
     SELECT
         m.report_id,
         m.op_id,
-        any_value(g.ranks ORDER BY g.ranks) AS ranks,
-        -- Both directions at the same time.
-        max(m.sent) AS sent_bytes,
-        max(m.received) AS received_bytes
-    FROM (
-        SELECT
-            job, rank, report_id, op_id, communicator,
-            sum(bytes) FILTER (way = 'send') AS sent,
-            sum(bytes) FILTER (way = 'receive') AS received
-        FROM _messages
-        GROUP BY job, rank, report_id, op_id, communicator
-    ) AS m
+        any_value(g.ranks ORDER BY g.ranks) AS ranks
+    FROM (SELECT DISTINCT job, rank, report_id, op_id, communicator FROM _messages) AS m
     JOIN _message_groups AS g
         ON g.job = m.job AND g.communicator = m.communicator AND list_contains(g.ranks, m.rank)
     GROUP BY m.report_id, m.op_id
@@ -28,7 +18,6 @@ SELECT
     c.report_id,
     c.track,
     c.device,
-    c.pid,
     c.op_id,
     c.start_ns,
     c.end_ns,

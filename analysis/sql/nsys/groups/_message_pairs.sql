@@ -1,7 +1,6 @@
 -- Messages of which both sides were captured, on the clock of the job. The transfer begins when both sides
--- have arrived; it lasts as long as the shorter kernel. The step is the receiver's. `analysed` marks
--- messages of which both sides are in the analyzed window, `settled` those in windows of which lateness is
--- known.
+-- have arrived; it lasts as long as the shorter kernel. The step is the receiver's. Both sides are in windows
+-- of which lateness is known; `analysed` marks messages of which both are in the analyzed window.
 -- @materialize
 CREATE VIEW _message_pairs AS
 WITH aligned AS (
@@ -14,10 +13,7 @@ SELECT
     s.communicator,
     s.source,
     s.target,
-    s.nth,
     coalesce(s.bytes, r.bytes) AS bytes,
-    s.report_id AS source_report,
-    s.op_id AS source_op,
     r.report_id AS target_report,
     r.op_id AS target_op,
     w.step,
@@ -25,8 +21,7 @@ SELECT
     -- Time that the receiver waits for the sender, and the sender for the receiver.
     greatest(0, s.at_ns - r.at_ns) AS receiver_ns,
     greatest(0, r.at_ns - s.at_ns) AS sender_ns,
-    s.analysed AND r.analysed AS analysed,
-    s.settled AND r.settled AS settled
+    s.analysed AND r.analysed AS analysed
 FROM aligned AS s
 JOIN aligned AS r
     ON r.job = s.job
