@@ -40,7 +40,7 @@ def test_a_task_is_summarized_as_its_report_has_it(
     assert found.mfu_pct == row[at.index("mfu_pct")]
     assert (found.bound, found.kernel_bound) == ("compute", "compute (tensor)")
     assert found.step_ms == pytest.approx(0.035888)
-    assert found.steps == 16
+    assert found.steps == 18
     assert found.step_p95_ms is not None
     assert found.step_p95_ms > 0.0357
     assert found.gpu == "NVIDIA H200, 132 SMs"
