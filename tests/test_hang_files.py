@@ -60,6 +60,16 @@ def test_a_dump_without_a_rank_in_its_name(tmp_path: Path) -> None:
         ingest(path, Store(tmp_path / "store"))
 
 
+def test_a_dump_of_many_groups_as_json(tmp_path: Path) -> None:
+    dump = dumps_of(ddp(2, 2))[0]
+    groups = {f"{n}": {"desc": f"group {n}", "ranks": "[0, 1]"} for n in range(2_000)}
+    path = tmp_path / "rank_0.json"
+    rest = {name: value for name, value in dump.items() if name not in {"version", "pg_config"}}
+    groups = {**groups, **dump["pg_config"]}
+    path.write_text(json.dumps({"version": dump["version"], "pg_config": groups, **rest}))
+    assert expand_paths([str(tmp_path)]) == [tmp_path]
+
+
 class _Evil:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         return os.system, ("touch executed",)

@@ -12,8 +12,11 @@ from perfpipe.ingest.compressed import chunks
 #: How much of a file is searched.
 _SEARCH = 1 << 16
 
-#: What only flight recorder dumps have; traces of torch.profiler also have a pg_config.
-_OF_DUMPS = re.compile(rb'"(?:collective_seq_id|comm_lib_version|pg_status)"\s*:')
+#: What only flight recorder dumps have.  Traces of torch.profiler also have a pg_config, but no
+#: version before it; in a dump, a pg_config of many groups may be longer than what is searched.
+_OF_DUMPS = re.compile(
+    rb'"(?:collective_seq_id|comm_lib_version|pg_status)"\s*:|^\s*\{\s*"version"[\s\S]*"pg_config"\s*:'
+)
 _OF_PICKLES = re.compile(rb"collective_seq_id|version[\s\S]*pg_config")
 
 _OF_RAS_JSON = re.compile(rb'\s*\{\s*"nccl_version"\s*:[\s\S]*"communicators(?:_count)?"\s*:')
