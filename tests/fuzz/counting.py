@@ -116,7 +116,8 @@ def _csv(path: Path, manifest: Manifest) -> Differences:
     text = _content(path).decode("utf-8-sig", "replace")
     launches, last, header = 0, None, None
     for row in csv.reader(io.StringIO(text, newline="")):
-        if row and row[0] == "ID":
+        # What a program prints without a line break may stand before the header.
+        if row and (row[0] == "ID" or row[0].endswith('"ID"')):
             header, last = row, None
         elif header and len(row) > 1 and row[0]:
             key = (row[1], row[0])
