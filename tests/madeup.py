@@ -109,7 +109,7 @@ _AROUND = (
 #: Secrets without a shape, in places that give them away.
 PLACES = {
     "short options": ("x --pw [[{A9}]]", "x --passwd:[[{A9}]]", "x --pass=[[{A9}]]",
-                      "x --db.pw [[{A9}]]", "x --user-pw=[[{A9}]]"),
+                      "x --db.pw [[{A9}]]", "x --user-pw=[[{A9}]]", "x --db-pw:[[{A9}]]"),
     "MySQL": ("mysql -u root -p[[{A9}]] db", "mysqldump -h db -p[[{A9}]] x > x.sql",
               "mysqladmin ping -p[[{A9}]]", "mariadb -uroot -p[[{A9}]]",
               "docker exec -it db mysql -p[[{A9}]]", "mysql -p'[[{A4} {A4}]]' db",
