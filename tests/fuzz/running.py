@@ -138,7 +138,7 @@ def exported(report: Path) -> Path:
 
 def _of_sentence(text: str, path: Path) -> list[str]:
     """Return what is wrong with a sentence that refuses an input."""
-    said = re.sub(rf"^{re.escape(str(path))}(/recording.yaml)?(:\d+)?: ", "", text)
+    said = re.sub(rf"^{re.escape(str(path))}(/[^/:]+)?(:\d+)?: ", "", text)
     faults = {
         "does not begin with the path": said == text and str(path) not in text,
         "too long": len(said) > SENTENCE,
