@@ -19,8 +19,9 @@ Mask = Callable[[str], str]
 #: Endings of a command in a shell, as words.
 _ENDS = frozenset({"|", "||", "&&", ";", "&"})
 
-#: A simple command in a text, with what is quoted in it.
-_REST = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^|;&\n'\"])*")
+#: A simple command in a text, with what is quoted in it, which may itself be a command.
+_COMMAND = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^|;&\n'\"])+")
+_QUOTED = re.compile(r"(?<=\")[^\"\n]+(?=\")|(?<=')[^'\n]+(?=')")
 
 #: Separates words where they are matched as one text.
 _BETWEEN = "\0"
@@ -155,25 +156,41 @@ def without_passwords(text: str, mask: Mask, of: str) -> str:
     """
     if not any(name in text for name in _names_of_programs()):
         return text
-    at = 0
-    while found := _name_of_program().search(text, at):
-        at = found.end()
-        if rest := _REST.match(text, at):
-            said = rest[0]
-            for program in _programs(_TEXT, of)[found[0]]:
-                said = program.masked(said, mask)
-            text = text[:at] + said + text[rest.end() :]
-    return text
+    return _COMMAND.sub(lambda found: _masked_command(found[0], mask, of), text)
+
+
+def _masked_command(command: str, mask: Mask, of: str) -> str:
+    """Mask the passwords of a simple command; what a program takes may follow at any distance.
+
+    The first place of a name stands for all: long texts have many.
+    """
+    places: dict[str, int] = {}
+    for found in _name_of_program().finditer(command):
+        places.setdefault(found[0], found.end())
+    # From the last one, so that places before it stay.
+    for name, place in reversed(places.items()):
+        rest = command[place:]
+        for program in _programs(_TEXT, of)[name]:
+            rest = program.masked(rest, mask)
+        command = command[:place] + rest
+    if not places:
+        return command
+    return _QUOTED.sub(lambda found: without_passwords(found[0], mask, of), command)
 
 
 def words_without_passwords(words: Sequence[str], mask: Mask, of: str) -> list[str]:
     """Mask what known programs take as passwords in the words of a command."""
     done: list[str] = [*words]
+    begun: set[str] = set()
     for at, word in enumerate(words):
-        for program in _programs(_WORDS, of).get(word.rsplit("/", 1)[-1], ()):
+        name = word.rsplit("/", 1)[-1]
+        if word in _ENDS:
+            begun.clear()
+        for program in () if name in begun else _programs(_WORDS, of).get(name, ()):
             end = next((n for n in range(at + 1, len(done)) if done[n] in _ENDS), len(done))
             rest = program.masked(_BETWEEN.join(done[at + 1 : end]), mask)
             done[at + 1 : end] = rest.split(_BETWEEN) if end > at + 1 else []
+        begun.add(name)
     return done
 
 
@@ -190,8 +207,9 @@ def without_random(text: str, mask: Mask) -> str:
     return _RUN.sub(lambda found: mask(found[0]) if is_random(found[0]) else found[0], text)
 
 
-#: A part of a name that can be read, such as Hopper: random words have few of them.
-_READABLE = re.compile(r"[A-Z]?(?=[a-z]*[aeiouy])[a-z]{3,}")
+#: A part of a name that can be read if it has a vowel, such as Hopper: random words have few.
+_PART = re.compile(r"[A-Z]?[a-z]{3,}")
+_VOWEL = re.compile(r"[aeiouy]")
 
 
 def is_random(word: str) -> bool:
@@ -201,7 +219,7 @@ def is_random(word: str) -> bool:
     (True, False)
     """
     rules = _rules()["random"]
-    readable = sum(map(len, _READABLE.findall(word)))
+    readable = sum(len(part) for part in _PART.findall(word) if _VOWEL.search(part))
     kinds = "".join(
         "l" if c.islower() else "u" if c.isupper() else "d" for c in word if c.isalnum()
     )

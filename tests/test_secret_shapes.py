@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import string
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,6 +70,17 @@ def test_secrets_of_a_kind_are_hidden(kind: str) -> None:
 def test_other_secrets_of_all_kinds_are_hidden(seed: int) -> None:
     leaks = {one.text: _leaks(one) for one in planted(seed) if one.kind != "random"}
     assert {text: how for text, how in leaks.items() if how} == {}
+
+
+@pytest.mark.parametrize("unit", ["k", "K1", "mysql ", "curl -u ", "docker 'x ", "--pw ", "://"])
+def test_long_texts_take_proportional_time(unit: str) -> None:
+    """Quadratic time would be minutes."""
+    text = unit * (100_000 // len(unit))
+    began = time.process_time()
+    hide(text)
+    blank(text.encode())
+    hide_words(text.split(" "))
+    assert time.process_time() - began < 20
 
 
 def test_random_words_are_hidden_and_others_are_not() -> None:
