@@ -47,11 +47,18 @@ def _of_spilled() -> Path:
 
 
 def sweep_beside(path: Path) -> None:
-    """Remove temporary files that ended processes left next to a path."""
+    """Remove temporary files and directories that ended processes left next to a path."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(path.parent):
             if entry.name.startswith(".tmp-") and has_ended(entry.name):
-                Path(entry.path).unlink(missing_ok=True)
+                _remove(Path(entry.path))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @cache

@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from perfpipe.errors import InputError, StoreError, ToolMissing, os_error_sentence
-from perfpipe.files import replacing
+from perfpipe.errors import InputError, ToolMissing
 from perfpipe.pipelines.tasks import literal
 from perfpipe.pipelines.workload import Scalar, Workload
+from perfpipe.pipelines.writing import write_text
 
 #: What nsys collects: the defaults of a workload file, and operating system calls, which show what
 #: the host does while the GPU is idle.
@@ -154,11 +154,7 @@ class Program:
         words = self.words if self.serve is None else [shlex.join(self.words)]
         text = f"# Written by: perfpipe run --save {path.name} {what} {_one_line(words)}\n"
         text += yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=98, allow_unicode=True)
-        try:
-            with replacing(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StoreError(os_error_sentence(error, "cannot write")) from error
+        write_text(path, text)
 
 
 #: Words that YAML does not read as text.

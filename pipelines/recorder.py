@@ -25,7 +25,7 @@ from perfpipe.paths import inside
 from perfpipe.pipelines.recording import KEPT, load_recording
 from perfpipe.pipelines.tasks import passes
 from perfpipe.runrecord import RunRecord, TaskResult
-from perfpipe.scratch import scratch
+from perfpipe.scratch import scratch, sweep_beside
 from perfpipe.store import Store
 from perfpipe.units import format_bytes
 
@@ -90,6 +90,7 @@ def _replacing(target: Path) -> Iterator[Path]:
     """Yield a temporary directory that replaces `target` if the block succeeds."""
     temporary = target.with_name(own_name(".tmp"))
     try:
+        sweep_beside(target)
         temporary.mkdir(parents=True)
         yield temporary
         if target.exists():

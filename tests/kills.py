@@ -141,6 +141,7 @@ KINDS: dict[str, Kind] = {
     "compact": (_filled, ("store", "compact", "--grace", "0")),
     "collect": (_batch, ("batch", "_collect", "batch-1", "1")),
     "scrub": (lambda _: None, ("scrub", "ops.sqlite", "--to", "clean.sqlite", "--force")),
+    "query": (_filled, ("query", "FROM nsys_kernels", "-o", "rows.csv", "--format", "csv")),
     "export": (_filled, ("export", "perfetto", "--output", "trace.json.gz")),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,34 @@ def test_a_run_whose_process_was_killed_is_interrupted(
         "dead": "interrupted", "done": "done", "alive": "running"}  # fmt: skip
     assert [path.parent.name for path in store.runs_dir.glob("*/claim@*")] == ["alive"]
     assert not list(store.runs_dir.glob("*/.tmp-*"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("scrub", "memcpy.sqlite", "--to", "out"),
+        ("query", "FROM nsys_kernels", "-o", "out", "--format", "csv"),
+        ("export", "perfetto", "--output", "out"),
+        ("init", "."),
+    ],
+    ids=lambda words: words[0],
+)
+def test_output_of_killed_commands_is_removed_by_the_next(
+    words: tuple[str, ...],
+    cli: Cli,
+    expand: Callable[[str], Path],
+    ended: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(expand("nsys/memcpy.sqlite"), "memcpy.sqlite")
+    assert cli("ingest", "memcpy.sqlite") == 0
+    (tmp_path / f".tmp-1{ended}").touch()
+    (tmp_path / f".tmp-2{ended}").mkdir()
+    (tmp_path / f".tmp-1{ended}-journal").touch()
+    assert cli(*words) == 0, cli.err
+    assert not list(tmp_path.glob(".tmp-*"))
 
 
 def test_temporary_files_are_their_owners(tmp_path: Path, ended: str) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from perfpipe.errors import InputError, did_you_mean, os_error_sentence
-from perfpipe.files import replacing
 from perfpipe.pipelines.agents.clients import CLIENTS, Client, Entry
 from perfpipe.pipelines.console import say
+from perfpipe.pipelines.writing import written
 from perfpipe.visible import visible_line
 
 
@@ -84,15 +84,11 @@ def _write(client: Client, path: Path, entry: Entry, yes: bool) -> None:
 
 def _replace(path: Path, text: str) -> None:
     """Write a file atomically; others can read it only if they could before."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.touch()
-            if path.exists():
-                shutil.copymode(path, temporary)
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(os_error_sentence(error, "cannot write")) from error
+    with written(path) as temporary:
+        temporary.touch()
+        if path.exists():
+            shutil.copymode(path, temporary)
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
-from perfpipe.errors import InputError, StoreError, os_error_sentence
+from perfpipe.errors import InputError
 from perfpipe.pipelines.options import range_option, resolve_store, store_option
+from perfpipe.pipelines.writing import written
 from perfpipe.windows import WHOLE, WINDOWS
 
 if TYPE_CHECKING:
@@ -142,14 +143,9 @@ def _chosen(
 
 def _write(output: Path, write: Callable[[TextIO], int]) -> int:
     """Write a file, compressed if its name says so; return what `write` returns."""
-    from perfpipe.files import replacing
-
     opened = gzip.open if output.suffix == ".gz" else open
-    try:
-        with replacing(output) as temporary, opened(temporary, "wt", encoding="utf-8") as file:
-            return write(file)
-    except OSError as error:
-        raise StoreError(os_error_sentence(error, "cannot write")) from error
+    with written(output) as temporary, opened(temporary, "wt", encoding="utf-8") as file:
+        return write(file)
 
 
 @export_command.command("perfetto")

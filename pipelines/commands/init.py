@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from perfpipe.errors import InputError, StoreError
-from perfpipe.files import replacing
+from perfpipe.errors import InputError
+from perfpipe.pipelines.writing import written
 
 
 @click.command("init")
@@ -39,9 +39,5 @@ def init_command(directory: Path, force: bool) -> None:
 
 def _copy(path: Path, target: Path) -> None:
     """Copy a file whole, or not at all."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as temporary:
-            shutil.copyfile(path, temporary)
-    except OSError as error:
-        raise StoreError(f"cannot write {target}: {error.strerror}") from error
+    with written(target) as temporary:
+        shutil.copyfile(path, temporary)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfpipe.database import UNSHOWN, sql_error, unshown
-from perfpipe.errors import InputError, StoreError, os_error_sentence
-from perfpipe.files import replacing
+from perfpipe.errors import InputError
 from perfpipe.inuse import reading
 from perfpipe.pipelines.options import (
     json_document,
@@ -30,6 +29,7 @@ from perfpipe.pipelines.options import (
     store_option,
     window_option,
 )
+from perfpipe.pipelines.writing import written
 from perfpipe.store import Store
 from perfpipe.units import format_bytes
 from perfpipe.visible import visible_line
@@ -289,14 +289,10 @@ def _write(pieces: Iterable[str | bytes], output: Path | None) -> None:
         for piece in pieces:
             click.echo(piece, nl=False)
         return
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(output) as temporary, temporary.open("wb") as file:
-            for piece in pieces:
-                file.write(piece if isinstance(piece, bytes) else piece.encode())
-            file.flush()
-    except OSError as error:
-        raise StoreError(os_error_sentence(error, "cannot write")) from error
+    with written(output) as temporary, temporary.open("wb") as file:
+        for piece in pieces:
+            file.write(piece if isinstance(piece, bytes) else piece.encode())
+        file.flush()
 
 
 def _as_json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from perfpipe.errors import InputError, StoreError, os_error_sentence
-from perfpipe.files import replacing
+from perfpipe.errors import InputError
 from perfpipe.pipelines.console import say
+from perfpipe.pipelines.writing import written
 from perfpipe.store import Store
 from perfpipe.units import counted
 
@@ -40,13 +40,10 @@ def scrub_command(source: Path, target: Path, force: bool) -> None:
         return
     if target.exists() and not force:
         raise InputError(f"{target} already exists; --force overwrites it")
-    try:
-        with replacing(target) as temporary:
-            left_out = scrub_file(source, temporary)
-            if target.suffix == ".xz":
-                temporary.write_bytes(xz(temporary.read_bytes()))
-    except OSError as error:
-        raise StoreError(os_error_sentence(error, "cannot write")) from error
+    with written(target) as temporary:
+        left_out = scrub_file(source, temporary)
+        if target.suffix == ".xz":
+            temporary.write_bytes(xz(temporary.read_bytes()))
     if left_out:
         say(f"removed: {', '.join(left_out)}")
     click.echo(target)
