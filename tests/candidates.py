@@ -30,7 +30,7 @@ def run(x, y):
 SPACE = {}
 def run(x, y):
     if x.shape not in SPACE:
-        SPACE[x.shape] = torch.empty(x.shape)
+        SPACE[x.shape] = torch.empty(x.shape, device=x.device)
     space = SPACE[x.shape]
     space.copy_(compute(x))
     y.copy_(space)
@@ -43,7 +43,7 @@ def run(x, y):
     "online": """
 import torch
 def run(x, y):
-    most = torch.full((x.shape[0], 1), -float("inf"))
+    most = torch.full((x.shape[0], 1), -float("inf"), device=x.device)
     total = torch.zeros_like(most)
     for part in x.float().split(16, dim=1):
         new = torch.maximum(most, part.amax(dim=1, keepdim=True)) if part.numel() else most
@@ -77,11 +77,11 @@ import torch
 def run(x, y):
     z = x.float()
     e = torch.exp(z - z.max(dim=1, keepdim=True).values) if z.numel() else z
-    y.copy_(e / (e @ torch.ones(x.shape[1], 1)))
+    y.copy_(e / (e @ torch.ones(x.shape[1], 1, device=x.device)))
 """,
     "another order each time": _COMPUTE + """
 def run(x, y):
-    order = torch.randperm(x.shape[1])
+    order = torch.randperm(x.shape[1], device=x.device)
     y[:, order] = compute(x[:, order]).to(y.dtype)
 """,
     "a class": _COMPUTE + """
@@ -144,6 +144,9 @@ def run(x, y):
         softmax[(m,)](x, y, n, x.stride(0), x.stride(1), BLOCK=triton.next_power_of_2(n))
 """,
 }  # fmt: skip
+
+#: Honest ones that need the CPU, with the reason.
+CPU_ONLY = {"numpy": "NumPy cannot use the memory of a GPU"}
 
 #: Files of candidates beside kernel.py.
 BESIDE = {"own file": {"helper.py": _COMPUTE, "scale.txt": "1.0"}}
@@ -344,10 +347,10 @@ def run(x, y):
     y.copy_(torch.softmax(flat.float(), dim=1))
 """),
     "writes outside": ("wrong result", _COMPUTE + """
-import ctypes
 def run(x, y):
     y.copy_(compute(x))
-    ctypes.memset(y.data_ptr() + y.numel() * y.element_size(), 0, 8)
+    at = torch._C._construct_storage_from_data_pointer(y.data_ptr() + y.nbytes, y.device, 8)
+    torch.empty(0, dtype=torch.uint8, device=y.device).set_(at).zero_()
 """),
     "views what is outside": ("crash", _COMPUTE + """
 def run(x, y):

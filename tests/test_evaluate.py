@@ -10,9 +10,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from candidates import BESIDE, BROKEN, CHEATS, HONEST, REFUSED
+from candidates import BESIDE, BROKEN, CHEATS, CPU_ONLY, HONEST, REFUSED
+from judgedevice import DRIVER_MB, DRIVER_S, ROWS, applicable, device
 
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
@@ -22,24 +24,24 @@ from perfpipe.pipelines.evaluate.worker import ENVIRONMENT
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 
-WORKLOAD = """
+WORKLOAD = f"""
 version: 1
 name: softmax
 command: [python, none.py]
-work: {bytes: "2*m*n*dtype_bytes"}
+work: {{bytes: "2*m*n*dtype_bytes"}}
 evaluate:
   reference: softmax_reference.py
-  inputs: {x: {shape: [m, n]}}
-  outputs: {y: {shape: [m, n]}}
+  inputs: {{x: {{shape: [m, n]}}}}
+  outputs: {{y: {{shape: [m, n]}}}}
   dtypes: [float32, float16]
   reduction: n
-  correctness: [{m: 3, n: 1}, {m: 4, n: 37}]
-  timing: [{m: 16, n: 2048}]
+  correctness: [{{m: 3, n: 1}}, {{m: 4, n: 37}}]
+  timing: [{{m: {ROWS}, n: 2048}}]
   special: [noncontiguous, large, nan, empty]
   empty: [m]
   seeds: 1
   forbidden: ["aten::logsumexp"]
-  limits: {seconds: 60, memory_mb: 2048, host_mb: 3}
+  limits: {{seconds: 60, memory_mb: {2048 + DRIVER_MB}, host_mb: 3}}
 """
 
 
@@ -55,8 +57,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judge(folder: Path) -> Iterator[Judge]:
-    own = loaded(pytorch(), folder / "softmax.yaml", "cpu", folder)
-    with Judge.opened(own.problem, own.work, Options("cpu", 7, True, 1, 1)) as made:
+    own = loaded(pytorch(), folder / "softmax.yaml", device(), folder)
+    with Judge.opened(own.problem, own.work, Options(device(), 7, True, 1, 1)) as made:
         yield made
 
 
@@ -64,7 +66,7 @@ def judge(folder: Path) -> Iterator[Judge]:
 def hasty(judge: Judge) -> Judge:
     """The same judge, which waits hardly at all."""
     block = judge.problem.block
-    limits = block.limits.model_copy(update={"seconds": 2.0})
+    limits = block.limits.model_copy(update={"seconds": 2.0 + DRIVER_S})
     return judge.of(replace(judge.problem, block=block.model_copy(update={"limits": limits})))
 
 
@@ -82,11 +84,36 @@ def _judged(judge: Judge, folder: Path, name: str, source: str) -> Judgement:
     return judge.judge(at, {"base": base})
 
 
-@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("name", applicable(HONEST, CPU_ONLY))
 def test_an_honest_candidate_is_not_accused(judge: Judge, folder: Path, name: str) -> None:
     made = _judged(judge, folder, name, HONEST[name])
     assert (made.status, made.evidence) == (Status.CORRECT, ()), made.reason + made.output
     assert made.scores[0].speedup > 0
+
+
+@pytest.mark.parametrize(
+    "name", sorted(HONEST.keys() - CPU_ONLY.keys() - BESIDE.keys() - {"triton"})
+)
+def test_an_honest_candidate_keeps_to_the_device_of_its_input(name: str) -> None:
+    """As on a GPU, no operator may get a tensor of the CPU; these have no memory at all."""
+    torch = pytorch()
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: set[str] = set()
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, function: Any, types: Any, given: Any = (), named: Any = None
+        ) -> Any:
+            seen.update(one.device.type for one in given if isinstance(one, torch.Tensor))
+            return function(*given, **(named or {}))
+
+    scope: dict[str, Any] = {}
+    x, y = (torch.empty(4, 37, device="meta") for _ in range(2))
+    with torch.enable_grad(), Watch():
+        exec(HONEST[name], scope)
+        scope["run"](x, y)
+    assert seen <= {"meta"}
 
 
 @pytest.mark.parametrize("name", CHEATS)
