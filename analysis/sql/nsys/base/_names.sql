@@ -12,5 +12,8 @@ UNION ALL
 SELECT 'recorded api', recorded_name, nsys_api_name(recorded_name), NULL
 FROM (SELECT unnest(list(DISTINCT recorded_name)) AS recorded_name FROM nsys_api_calls)
 UNION ALL
+SELECT 'os', unnest(list(DISTINCT name)), NULL, NULL
+FROM nsys_osrt
+UNION ALL
 SELECT 'range', unnest(list(DISTINCT name)), NULL, NULL
 FROM nsys_nvtx_ranges;

@@ -3,6 +3,4 @@
 CREATE VIEW _process_starts AS
 SELECT report_id, pid, start_ns
 FROM nsys_osrt
-WHERE name IN (
-    SELECT name FROM (SELECT unnest(list(DISTINCT name)) AS name FROM nsys_osrt) WHERE is_starting(name)
-);
+WHERE name IN (SELECT name FROM _names WHERE kind = 'os' AND is_starting(name));

@@ -25,7 +25,7 @@ workers AS (
     ) USING (report_id, pid, tid)
 ),
 names AS (
-    SELECT name FROM (SELECT DISTINCT name FROM nsys_osrt) WHERE is_waiting(name)
+    SELECT name FROM _names WHERE kind = 'os' AND is_waiting(name)
 ),
 waits AS (
     SELECT o.report_id, o.pid, o.tid, o.start_ns, o.end_ns

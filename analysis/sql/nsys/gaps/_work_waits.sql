@@ -9,7 +9,8 @@ CREATE VIEW _work_waits AS
 WITH names AS (
     SELECT name, is_serving(name) AS serves, is_polling(name) AS polls, is_waiting(name) AS waits,
         regexp_matches(name, 'timed|clock') AS limited
-    FROM (SELECT unnest(list(DISTINCT name)) AS name FROM nsys_osrt)
+    FROM _names
+    WHERE kind = 'os'
 ),
 waiting AS (
     SELECT g.report_id, g.track, g.op_id, g.pid, g.tid, g.start_ns, g.call_ns, n.dur_ns, n.os_ns,

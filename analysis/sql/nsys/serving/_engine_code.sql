@@ -10,7 +10,8 @@ WITH totals AS (
 named AS (
     SELECT r.report_id, 1 AS place, concat('range ', r.name) AS code, r.start_ns, r.end_ns
     FROM (FROM nsys_nvtx_ranges SEMI JOIN totals USING (report_id, tid)) AS r
-    WHERE r.end_ns > r.start_ns AND engine_iteration(r.name) IS NULL AND NOT is_of_profiler(r.domain)
+    WHERE r.end_ns > r.start_ns AND NOT is_of_profiler(r.domain)
+        AND r.name IN (SELECT name FROM _names WHERE kind = 'range' AND engine_iteration(name) IS NULL)
     UNION ALL
     SELECT s.report_id, 2, concat(f.function, ' (', short_source(f.file), ')'), s.start_ns, s.end_ns
     FROM (FROM host_samples SEMI JOIN totals USING (report_id, tid)) AS s
@@ -26,7 +27,11 @@ named AS (
     UNION ALL
     SELECT o.report_id, 3, concat('call ', o.name), o.start_ns, o.end_ns
     FROM (FROM nsys_osrt SEMI JOIN totals USING (report_id, tid)) AS o
-    WHERE NOT is_waiting(o.name) AND NOT is_serving(o.name) AND NOT is_polling(o.name)
+    WHERE o.name IN (
+        SELECT name
+        FROM _names
+        WHERE kind = 'os' AND NOT is_waiting(name) AND NOT is_serving(name) AND NOT is_polling(name)
+    )
 ),
 sums AS (
     SELECT n.report_id, n.place, n.code,
