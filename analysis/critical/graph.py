@@ -121,6 +121,7 @@ class _Builder:
         self.order = self._order()
         self.place = np.empty_like(self.order)
         self.place[self.order] = np.arange(len(self.order))
+        self.by_stream = np.argsort(operations.stream, kind="stable")
         # What no call launched was there when it began.
         self.issued = np.where(operations.called == NONE, operations.start, operations.called)
         self.origin = int(self.time.min()) if len(self.time) else 0
@@ -195,8 +196,7 @@ class _Builder:
     def _streams(self) -> None:
         """Order the operations of a stream; one that overlaps the next one lets it begin."""
         ops = self.ops
-        by_stream = np.lexsort([np.arange(self.n), ops.stream])
-        before, after = by_stream[:-1], by_stream[1:]
+        before, after = self.by_stream[:-1], self.by_stream[1:]
         same = ops.stream[before] == ops.stream[after]
         before, after = before[same], after[same]
         apart = ops.end[before] <= ops.start[after]
@@ -222,12 +222,10 @@ class _Builder:
 
     def _given(self, stream: Ints, when: Ints) -> Ints:
         """Return the last operation that each stream had been given at a time, or NONE."""
-        ops = self.ops
-        issued = self.issued
-        by_stream = np.lexsort([np.arange(self.n), ops.stream])
-        streams = ops.stream[by_stream]
+        by_stream = self.by_stream
+        streams = self.ops.stream[by_stream]
         origin = self.origin
-        key = (streams << _BITS) + np.maximum(issued[by_stream] - origin, 0)
+        key = (streams << _BITS) + np.maximum(self.issued[by_stream] - origin, 0)
         key = np.maximum.accumulate(key)
         wanted = (stream << _BITS) + np.maximum(when - origin, 0)
         at = np.searchsorted(key, wanted, side="left") - 1
@@ -249,7 +247,7 @@ class _Builder:
 
     def _next_of_stream(self, stream: Ints, last: Ints) -> Ints:
         """Return the operation of each stream after its operation `last`; NONE is the first."""
-        by_stream = np.lexsort([np.arange(self.n), self.ops.stream])
+        by_stream = self.by_stream
         streams = self.ops.stream[by_stream]
         place = np.empty(self.n, np.int64)
         place[by_stream] = np.arange(self.n)
