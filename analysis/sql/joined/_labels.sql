@@ -2,12 +2,10 @@
 -- that was captured while a server was under load is named by the rate of its requests as well.
 CREATE VIEW _labels AS
 WITH rates AS (
-    SELECT t.report_id, any_value(l.rate) AS rate
-    FROM request_loads AS l
-    JOIN reports AS s ON s.report_id = l.report_id
-    JOIN reports AS t ON t.source_name = l.capture AND t.directory = s.directory
-    GROUP BY t.report_id
-    HAVING count(DISTINCT l.rate) = 1
+    SELECT report_id, any_value(rate) AS rate
+    FROM _captured_loads
+    GROUP BY report_id
+    HAVING count(DISTINCT rate) = 1
 )
 SELECT
     r.report_id,

@@ -4,21 +4,19 @@
 CREATE VIEW _served_captures AS
 WITH loads AS (
     SELECT
-        t.report_id,
-        l.report_id AS requests_report_id,
-        l.load_id,
-        l.rate,
-        l.window_start_ns - t.started_ns AS start_ns,
-        l.window_end_ns - t.started_ns AS end_ns,
-        l.weights_bytes,
-        l.kv_bytes_per_token,
-        l.flops_per_token,
-        l.dtype
-    FROM request_loads AS l
-    JOIN reports AS s ON s.report_id = l.report_id
-    JOIN reports AS t ON t.source_name = l.capture AND t.directory = s.directory
-    WHERE l.clock = 'utc' AND t.started_ns IS NOT NULL
-    QUALIFY row_number() OVER (PARTITION BY t.report_id ORDER BY l.report_id, l.load_id) = 1
+        report_id,
+        requests_report_id,
+        load_id,
+        rate,
+        window_start_ns - origin_ns AS start_ns,
+        window_end_ns - origin_ns AS end_ns,
+        weights_bytes,
+        kv_bytes_per_token,
+        flops_per_token,
+        dtype
+    FROM _captured_loads
+    WHERE clock = 'utc' AND origin_ns IS NOT NULL
+    QUALIFY row_number() OVER (PARTITION BY report_id ORDER BY requests_report_id, load_id) = 1
 ),
 engines AS (
     SELECT t.report_id, t.track, t.device, t.pid, t.cuda_device

@@ -17,23 +17,21 @@
 -- reason VARCHAR: why it failed; NULL if it succeeded
 CREATE VIEW request_spans AS
 SELECT
-    t.report_id,
+    l.report_id,
     q.report_id AS requests_report_id,
     q.request_id,
     q.load_id,
     q.rate,
-    coalesce(q.planned_ns, q.sent_ns) - t.started_ns AS start_ns,
-    q.sent_ns - t.started_ns AS sent_ns,
-    q.first_token_ns - t.started_ns AS first_token_ns,
-    q.last_token_ns - t.started_ns AS last_token_ns,
-    q.end_ns - t.started_ns AS end_ns,
+    coalesce(q.planned_ns, q.sent_ns) - l.origin_ns AS start_ns,
+    q.sent_ns - l.origin_ns AS sent_ns,
+    q.first_token_ns - l.origin_ns AS first_token_ns,
+    q.last_token_ns - l.origin_ns AS last_token_ns,
+    q.end_ns - l.origin_ns AS end_ns,
     q.input_tokens,
     q.output_tokens,
     q.reason
-FROM request_loads AS l
-JOIN reports AS s ON s.report_id = l.report_id
-JOIN reports AS t ON t.source_name = l.capture AND t.directory = s.directory
-JOIN requests AS q ON q.report_id = l.report_id AND q.load_id = l.load_id
+FROM _captured_loads AS l
+JOIN requests AS q ON q.report_id = l.requests_report_id AND q.load_id = l.load_id
 JOIN _request_times AS m ON m.report_id = q.report_id AND m.request_id = q.request_id
-WHERE l.clock = 'utc' AND t.started_ns IS NOT NULL AND m.captured
-ORDER BY t.report_id, start_ns, q.request_id;
+WHERE l.clock = 'utc' AND l.origin_ns IS NOT NULL AND m.captured
+ORDER BY l.report_id, start_ns, q.request_id;
