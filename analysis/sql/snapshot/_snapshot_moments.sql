@@ -2,31 +2,24 @@
 -- those that were asked for. Moment -1 is the state before the first event.
 -- @materialize
 CREATE VIEW _snapshot_moments AS
-WITH changes AS (
-    SELECT
-        report_id, device, coalesce(start_event, -1) AS event, scales, category, bytes AS delta,
-        0 AS reserved_delta
-    FROM _snapshot_lives
-    UNION ALL
-    SELECT report_id, device, end_event, scales, category, -bytes, 0
-    FROM _snapshot_lives
-    WHERE end_event IS NOT NULL
-    UNION ALL
-    SELECT
-        report_id, device, event, false, NULL, 0,
-        if(action IN ('segment_alloc', 'segment_map'), bytes, -bytes)
+WITH segment_changes AS (
+    SELECT report_id, device, event, if(action IN ('segment_alloc', 'segment_map'), bytes, -bytes) AS delta
     FROM snapshot_events
     WHERE action IN ('segment_alloc', 'segment_map', 'segment_free', 'segment_unmap')
+),
+changes AS (
+    SELECT report_id, device, event, scales, category, delta, 0 AS reserved_delta
+    FROM _snapshot_changes
+    UNION ALL
+    SELECT report_id, device, event, false, NULL, 0, delta
+    FROM segment_changes
     UNION ALL
     SELECT report_id, device, -1, false, NULL, 0, bytes
     FROM snapshot_segments
     UNION ALL
     -- The segments at the end, less what the events added, are the segments at the start.
-    SELECT
-        report_id, device, -1, false, NULL, 0,
-        if(action IN ('segment_alloc', 'segment_map'), -bytes, bytes)
-    FROM snapshot_events
-    WHERE action IN ('segment_alloc', 'segment_map', 'segment_free', 'segment_unmap')
+    SELECT report_id, device, -1, false, NULL, 0, -delta
+    FROM segment_changes
 ),
 moments AS (
     SELECT

@@ -49,19 +49,11 @@ tops AS (
     LEFT JOIN filled AS f ON f.report_id = g.report_id AND f.device = g.device AND f.part = g.part
     ASOF LEFT JOIN filled AS e ON e.report_id = g.report_id AND e.device = g.device AND e.part < g.part
 ),
-changes AS (
-    SELECT report_id, device, coalesce(start_event, -1) AS event, category, bytes AS delta
-    FROM _snapshot_lives
-    UNION ALL
-    SELECT report_id, device, end_event, category, -bytes
-    FROM _snapshot_lives
-    WHERE end_event IS NOT NULL
-),
 courses AS (
     SELECT
         report_id, device, category, event,
         (sum(sum(delta)) OVER (PARTITION BY report_id, device, category ORDER BY event))::BIGINT AS bytes
-    FROM changes
+    FROM _snapshot_changes
     GROUP BY report_id, device, category, event
     UNION ALL
     SELECT report_id, device, 'in use', event, bytes
