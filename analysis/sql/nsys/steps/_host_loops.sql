@@ -61,6 +61,7 @@ varying AS (
 xla AS (
     SELECT report_id, device
     FROM kernel_library_times
+    SEMI JOIN (FROM small_readbacks WHERE max_bytes = 1) USING (report_id, device)
     GROUP BY report_id, device
     HAVING 100 * sum(launches) FILTER (library = 'xla')
         >= threshold('timeline.contributor_pct') * sum(launches)
@@ -82,7 +83,7 @@ SELECT
     w.report_id,
     w.device,
     CASE
-        WHEN x.report_id IS NOT NULL AND r.max_bytes = 1 THEN 'xla'
+        WHEN x.report_id IS NOT NULL THEN 'xla'
         WHEN v.inner_loop IS NOT NULL THEN 'iterations'
         ELSE 'exchange'
     END AS kind,
@@ -103,17 +104,18 @@ LEFT JOIN sent AS s USING (report_id, device)
 WHERE w.kind = 'steady'
     AND r.per_step >= threshold('timeline.each_step')
     AND (
-        (x.report_id IS NOT NULL AND r.max_bytes = 1)
-        OR (w.report_id, w.device) NOT IN (SELECT (report_id, device) FROM _serving_gpus)
-    )
-    AND (
-        (x.report_id IS NOT NULL AND r.max_bytes = 1)
-        OR v.inner_loop IS NOT NULL
+        x.report_id IS NOT NULL
         OR (
-            b.busy_pct < threshold('timeline.contributor_pct')
-            AND b.no_work_pct < threshold('timeline.contributor_pct')
-            AND (w.report_id, w.device) NOT IN (SELECT (report_id, device) FROM trains)
-            AND s.copies >= threshold('timeline.each_step') * w.steps
-            AND s.most_bytes < threshold('timeline.input_bytes')
+            (w.report_id, w.device) NOT IN (SELECT (report_id, device) FROM _serving_gpus)
+            AND (
+                v.inner_loop IS NOT NULL
+                OR (
+                    b.busy_pct < threshold('timeline.contributor_pct')
+                    AND b.no_work_pct < threshold('timeline.contributor_pct')
+                    AND (w.report_id, w.device) NOT IN (SELECT (report_id, device) FROM trains)
+                    AND s.copies >= threshold('timeline.each_step') * w.steps
+                    AND s.most_bytes < threshold('timeline.input_bytes')
+                )
+            )
         )
     );
