@@ -19,14 +19,9 @@ islands AS (
         FROM ordered
     )
     GROUP BY report_id, island
-),
-gaps AS (
-    SELECT report_id, iteration, lag(end_ns) OVER w AS start_ns, start_ns AS end_ns
-    FROM _engine_iterations
-    WINDOW w AS (PARTITION BY report_id ORDER BY iteration)
 )
-SELECT g.report_id, g.iteration, greatest(g.start_ns, i.sent_ns) AS start_ns,
-    least(g.end_ns, i.end_ns) AS end_ns
-FROM gaps AS g
-JOIN islands AS i ON i.report_id = g.report_id AND i.sent_ns < g.end_ns AND i.end_ns > g.start_ns
-WHERE g.end_ns > g.start_ns;
+SELECT n.report_id, n.iteration, greatest(n.previous_ns, i.sent_ns) AS start_ns,
+    least(n.start_ns, i.end_ns) AS end_ns
+FROM _engine_iterations AS n
+JOIN islands AS i ON i.report_id = n.report_id AND i.sent_ns < n.start_ns AND i.end_ns > n.previous_ns
+WHERE n.start_ns > n.previous_ns;

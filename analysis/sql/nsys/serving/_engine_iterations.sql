@@ -1,5 +1,6 @@
 -- Iterations of the engine within the captured window, numbered. An engine that launches the next iteration
--- while the GPU computes the last one has iterations that overlap: each begins where the previous one ended.
+-- while the GPU computes the last one has iterations that overlap: each begins where the previous one ended,
+-- at `previous_ns`, or later.
 -- @materialize
 CREATE VIEW _engine_iterations AS
 WITH found AS (
@@ -31,7 +32,9 @@ SELECT
     p.*,
     c.requests_report_id,
     c.load_id,
-    row_number() OVER (PARTITION BY p.report_id ORDER BY p.start_ns, p.end_ns, p.first_ns) AS iteration
+    row_number() OVER numbered AS iteration,
+    lag(p.end_ns) OVER numbered AS previous_ns
 FROM placed AS p
 JOIN _served_captures AS c USING (report_id)
-WHERE p.start_ns >= c.start_ns AND p.end_ns <= c.end_ns AND p.end_ns > p.start_ns;
+WHERE p.start_ns >= c.start_ns AND p.end_ns <= c.end_ns AND p.end_ns > p.start_ns
+WINDOW numbered AS (PARTITION BY p.report_id ORDER BY p.start_ns, p.end_ns, p.first_ns);
