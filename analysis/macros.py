@@ -261,7 +261,7 @@ def operands_macro() -> Macro:
 
 
 #: Numbers in the name of an engine's range, as in engines.toml.
-_OF_ITERATION = ("batch", "prefills", "prefill_tokens", "decodes", "decode_tokens", "kv_tokens")
+_OF_ITERATION = ("batch", "prefills", "prefill_tokens", "decodes", "kv_tokens")
 
 
 def engine_macro() -> Macro:

@@ -55,7 +55,6 @@ sums AS (
         max(participants) AS participants,
         count(*) AS calls,
         sum(bytes)::BIGINT AS bytes,
-        count(bytes) > 0 AS sized,
         sum(weight)::BIGINT AS weight,
         (sum(weight) FILTER (operation = 'AllReduce'))::BIGINT AS reduced,
         (sum(weight) FILTER (operation = 'AllReduce' AND phase = 'forward'))::BIGINT AS reduced_forward,

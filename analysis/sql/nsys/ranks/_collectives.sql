@@ -43,15 +43,14 @@ summed AS (
 ),
 named AS (
     SELECT
-        report_id, range_id, call, communicator, bytes, sent_bytes, received_bytes, rows_in, rows_out,
-        false AS grouped
+        report_id, range_id, call, communicator, bytes, sent_bytes, received_bytes, rows_out, false AS grouped
     FROM _distributed_calls
     WHERE communicator IS NOT NULL
     UNION ALL
     -- torch launches from an annotation within the call.
     SELECT
-        c.report_id, r.range_id, c.call, c.communicator, c.bytes, c.sent_bytes, c.received_bytes, c.rows_in,
-        c.rows_out, true
+        c.report_id, r.range_id, c.call, c.communicator, c.bytes, c.sent_bytes, c.received_bytes, c.rows_out,
+        true
     FROM _distributed_calls AS c
     JOIN nsys_nvtx_ranges AS r ON r.report_id = c.report_id AND r.enclosing = c.range_id
     WHERE c.launched > 0 AND r.name LIKE 'nccl:%'
@@ -64,7 +63,6 @@ named AS (
         if(all_to_all, bytes / s.ranks, bytes),
         if(all_to_all, sent_bytes, NULL),
         if(all_to_all, received_bytes, NULL),
-        NULL,
         NULL,
         true
     FROM summed
@@ -114,7 +112,6 @@ SELECT
     p.ranks::BIGINT AS ranks,
     p.sent_bytes,
     p.received_bytes,
-    p.rows_in,
     p.rows_out,
     l.range_id,
     l.tid,

@@ -20,7 +20,6 @@ WITH payloads AS (
         torch_element_bytes(max(text) FILTER (field = 'dtype')) AS element_bytes,
         max(value) FILTER (field = 'In msg nelems') AS elements_in,
         max(value) FILTER (field = 'Out msg nelems') AS elements_out,
-        max(text) FILTER (field = 'In split size') AS rows_in,
         max(text) FILTER (field = 'Out split size') AS rows_out,
         max(value) FILTER (field = 'Global rank start') AS first_rank,
         max(value) FILTER (field = 'Global rank stride') AS stride,
@@ -44,7 +43,6 @@ SELECT
     false AS stated,
     NULL AS sent_bytes,
     NULL AS received_bytes,
-    NULL AS rows_in,
     NULL AS rows_out,
     NULL AS members,
     NULL AS description,
@@ -73,7 +71,6 @@ SELECT
     true,
     (p.element_bytes * p.elements_in)::BIGINT,
     (p.element_bytes * p.elements_out)::BIGINT,
-    p.rows_in,
     p.rows_out,
     p.members,
     p.description,
@@ -85,6 +82,6 @@ WHERE p.torch_call NOT IN ('init', 'wait')
 UNION ALL
 SELECT
     report_id, range_id, pid, tid, start_ns, name, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL,
-    NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL
 FROM nsys_nvtx_ranges
 WHERE name = 'nccl:coalesced';
