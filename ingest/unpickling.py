@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from perfpipe.errors import InputError, brief, os_error_sentence
+from perfpipe.errors import InputError, brief
 
 #: Containers may be inside each other to this depth, so that readers can be recursive.
 _DEEPEST = 100
@@ -48,8 +48,10 @@ class _Refused(Exception):
     """The pickle is damaged, or asks for more than plain values; the words follow its path."""
 
 
-def read_plain(path: Path) -> object:
+def read_plain(content: Path, named: Path) -> object:
     """Return the value of a pickle of None, bool, int, float, str, bytes, list, tuple and dict.
+
+    The user calls the file `named`; `content` may be a decompressed copy.
 
     Time and memory are proportional to the size of the file, also for a reader that visits a shared
     container as often as it is referred to: such visits number at most 32 per byte.  Containers are
@@ -57,14 +59,14 @@ def read_plain(path: Path) -> object:
     needs anything else (a class, a function), is truncated, or cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = content.read_bytes()
     except OSError as error:
-        raise InputError(os_error_sentence(error, "cannot read")) from error
+        raise InputError(f"cannot read {named}: {error.strerror or error}") from error
     try:
         value = _Machine(data).run()
         _check_size(value, _VALUES + _VALUES_PER_BYTE * len(data))
     except _Refused as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{named}: {error}") from error
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import pickle
 from collections.abc import Callable
@@ -208,6 +209,16 @@ def test_truncated(trained: dict[str, Any], tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data[: len(data) // 2])
         with pytest.raises(InputError, match=r"truncated pickle|damaged JSON"):
             ingest(tmp_path / name, Store(tmp_path / "store"))
+
+
+def test_a_damaged_compressed_snapshot_has_its_name_in_the_error(
+    trained: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "snapshot.pickle.gz"
+    path.write_bytes(gzip.compress(pickle.dumps(trained)[:-9]))
+    with pytest.raises(InputError) as error:
+        ingest(path, Store(tmp_path / "store"))
+    assert str(error.value) == f"{path}: truncated pickle"
 
 
 @settings(

@@ -107,7 +107,7 @@ class Content:
 
     def __init__(self, source: Path, content: Path) -> None:
         self._path = source
-        value = _json(source, content) if _is_json(content) else read_plain(content)
+        value = _json(source, content) if _is_json(content) else read_plain(content, source)
         # torch.cuda.memory_snapshot() returns the segments alone.
         value = {"segments": value} if isinstance(value, list) else value
         if not isinstance(value, dict) or not isinstance(value.get("segments"), list):

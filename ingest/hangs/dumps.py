@@ -114,11 +114,7 @@ def _content(content: Path, named: Path) -> Any:
     with content.open("rb") as file:
         pickled = file.read(1) == b"\x80"
     if pickled:
-        try:
-            return read_plain(content)
-        except InputError as error:
-            # The file may be a decompressed copy with another name.
-            raise InputError(str(error).replace(str(content), str(named), 1)) from error
+        return read_plain(content, named)
     try:
         return json.loads(content.read_bytes())
     except (ValueError, RecursionError) as error:
