@@ -31,6 +31,7 @@ from perfpipe.store import Store
 from perfpipe.storetables import StoreTables, rows_of
 from perfpipe.sweeping import sweep
 from perfpipe.verify import damage
+from perfpipe.visible import encodable
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -296,6 +297,5 @@ def _check(files: Sequence[SegmentFile], stated: Mapping[str, int]) -> None:
 
 
 def _json(manifest: Manifest) -> str:
-    """Return a manifest as JSON; lone surrogates, which DuckDB's JSON refuses, become "?"."""
-    text = json.dumps(asdict(manifest), ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode()
+    """Return a manifest as JSON; DuckDB's JSON refuses lone surrogates."""
+    return encodable(json.dumps(asdict(manifest), ensure_ascii=False))

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from perfpipe.manifest import StoredTable
 from perfpipe.model import Table
+from perfpipe.visible import encodable
 
 #: Rows of a Parquet row group; large enough to scan fast, small enough to prune by time.
 ROW_GROUP = 262_144
@@ -116,12 +117,9 @@ def _array(field: pa.Field, values: Any, rows: int) -> pa.Array:
 
 
 def _storable(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as an array; lone surrogates, which UTF-8 cannot express, become "?"."""
+    """Return values as an array, with texts that UTF-8 can express."""
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
-        plain = [
-            value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-            for value in values
-        ]
+        plain = [encodable(value) if isinstance(value, str) else value for value in values]
         return pa.array(plain, kind)

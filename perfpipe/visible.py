@@ -1,4 +1,7 @@
-"""Makes foreign text safe to show: control characters for terminals and browsers are escaped."""
+"""Makes foreign text safe to show and to store.
+
+Control characters for terminals and browsers are escaped.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,15 @@ def visible_line(text: str) -> str:
     'a\\nb'
     """
     return visible(text, "")
+
+
+def encodable(text: str) -> str:
+    r"""Return a text with "?" for lone surrogates, which UTF-8 cannot express.
+
+    >>> encodable("a\ud800b")
+    'a?b'
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _bounded(text: str) -> str:

@@ -28,6 +28,7 @@ from typing import Any, TypeGuard
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.unpickling import read_plain
 from perfpipe.secrets import hide
+from perfpipe.visible import encodable
 
 #: Largest address, size and time that the store holds.
 _LARGEST = (1 << 63) - 1
@@ -98,8 +99,8 @@ class Device:
 
 @lru_cache(maxsize=1 << 16)
 def storable(text: str) -> str:
-    """Return a text without secrets, and without lone surrogates, which UTF-8 cannot express."""
-    return hide(text.encode("utf-8", "replace").decode())
+    """Return a text that UTF-8 can express, without secrets."""
+    return hide(encodable(text))
 
 
 class Content:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.torch.trace_json import EVENTS, Written
+from perfpipe.visible import encodable
 
 #: Categories of events that are read; the others have no additional information.
 CALLS = ("runtime", "driver")
@@ -184,10 +185,10 @@ def _thread(value: object) -> int | None:
 
 
 def text_of(value: object) -> str | None:
-    """Return a storable text, with lone surrogates replaced; None for other values."""
+    """Return a text that UTF-8 can express; None for other values."""
     if not isinstance(value, str) or isinstance(value, Written):
         return None
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    return encodable(value)
 
 
 def number_of(value: object, limit: int = _LARGEST) -> int | None:
