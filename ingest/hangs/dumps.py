@@ -17,6 +17,7 @@ from typing import Any
 from perfpipe.errors import InputError, brief
 from perfpipe.ingest.frames import Frame, Stack
 from perfpipe.ingest.hangs.detecting import rank_of
+from perfpipe.ingest.hangs.integers import whole
 from perfpipe.ingest.unpickling import read_plain
 from perfpipe.secrets import hide
 
@@ -24,9 +25,6 @@ from perfpipe.secrets import hide
 _CALL = re.compile(r"(?:(\w+):)?(\S+)(?: (\d+)(->|<-)(\d+))?")
 
 _STATES = ("scheduled", "started", "completed")
-
-#: Integers of the store.
-_LARGEST = 1 << 63
 
 #: Longest name that is kept, characters.
 _LONGEST = 200
@@ -121,16 +119,16 @@ def _content(content: Path, named: Path) -> Any:
         raise InputError(f"{named}: damaged JSON ({brief(error)})") from error
 
 
-def _dump(whole: Mapping[str, Any], rank: int) -> Dump:
-    version = _text(whole["version"])
+def _dump(content: Mapping[str, Any], rank: int) -> Dump:
+    version = _text(content["version"])
     if version.split(".")[0] != "2":
         raise ValueError(f"version {brief(version)}; perfpipe reads version 2")
-    known = {_text(name): _ranks(about) for name, about in whole["pg_config"].items()}
+    known = {_text(name): _ranks(about) for name, about in content["pg_config"].items()}
     named = {
-        _text(name): _text(about.get("desc") or "") for name, about in whole["pg_config"].items()
+        _text(name): _text(about.get("desc") or "") for name, about in content["pg_config"].items()
     }
     calls = _Calls(known)
-    read = tuple(map(calls.read, whole.get("entries") or ()))
+    read = tuple(map(calls.read, content.get("entries") or ()))
     # What gloo lists has neither a name nor members.
     called = {group.name for group in calls.groups.values()}
     listed = tuple(
@@ -138,21 +136,21 @@ def _dump(whole: Mapping[str, Any], rank: int) -> Dump:
         for name, ranks in known.items()
         if rank in ranks and name not in called
     )
-    library = whole.get("comm_lib_version")
+    library = content.get("comm_lib_version")
     return Dump(
         rank,
         version[:_LONGEST],
         _text(library)[:_LONGEST] if library else None,
         tuple(dict.fromkeys((*calls.groups.values(), *listed))),
         read,
-        _enqueued(whole.get("pg_status") or {}),
+        _enqueued(content.get("pg_status") or {}),
     )
 
 
 def _enqueued(status: Mapping[str, Any]) -> int | None:
     """Return the number of the last collective that was enqueued; JSON has numbers as texts."""
     found = [
-        _whole(int(about["last_enqueued_collective"]))
+        whole(int(about["last_enqueued_collective"]))
         for about in status.values()
         if "last_enqueued_collective" in about
     ]
@@ -163,7 +161,7 @@ def _ranks(about: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the members of a group, which PyTorch writes as the text of a list."""
     ranks = about.get("ranks") or "[]"
     found = json.loads(ranks) if isinstance(ranks, str) else ranks
-    return tuple(_whole(rank) for rank in found)
+    return tuple(whole(rank) for rank in found)
 
 
 class _Calls:
@@ -191,7 +189,7 @@ class _Calls:
             raise ValueError(f"profiling_name {brief(entry['profiling_name'])}")
         backend, operation, own, arrow, other = found.groups()
         name, description = map(_text, entry["process_group"])
-        group = self.group(backend or "unknown", name, description, _whole(entry.get("pg_id", 0)))
+        group = self.group(backend or "unknown", name, description, whole(entry.get("pg_id", 0)))
         # torchcomms counts sends and receives with collectives.
         counted_apart = entry.get("is_p2p", arrow is not None) is True
         p2p = counted_apart or arrow is not None
@@ -204,9 +202,9 @@ class _Calls:
         return Call(
             group=group,
             stack=tuple(map(self._frame, entry.get("frames") or ())),
-            record_id=_whole(entry["record_id"]),
+            record_id=whole(entry["record_id"]),
             p2p=int(p2p),
-            sequence=_whole(entry["p2p_seq_id" if counted_apart else "collective_seq_id"]),
+            sequence=whole(entry["p2p_seq_id" if counted_apart else "collective_seq_id"]),
             operation=operation,
             source=source,
             target=target,
@@ -226,7 +224,7 @@ class _Calls:
         )
 
     def _frame(self, frame: Mapping[str, Any]) -> Frame:
-        key = _text(frame["name"]), _text(frame["filename"]), _whole(frame["line"])
+        key = _text(frame["name"]), _text(frame["filename"]), whole(frame["line"])
         if key not in self._frames:
             name, file, line = key
             self._frames[key] = Frame(name, file or None, line if line > 0 else None)
@@ -235,7 +233,7 @@ class _Calls:
 
 def _member(group: Group, text: str) -> int:
     """Return the rank in the job of a rank within a group, if the members are known."""
-    rank = _whole(int(text))
+    rank = whole(int(text))
     return group.ranks[rank] if group.ranks else rank
 
 
@@ -243,8 +241,8 @@ def _elements(shapes: object) -> int | None:
     """Return the number of elements of all tensors; None if no shape was recorded."""
     if not shapes:
         return None
-    total = sum(math.prod(map(_whole, shape)) for shape in _sequence(shapes))
-    return _whole(total)
+    total = sum(math.prod(map(whole, shape)) for shape in _sequence(shapes))
+    return whole(total)
 
 
 def _shown(values: object) -> str | None:
@@ -254,7 +252,7 @@ def _shown(values: object) -> str | None:
     return ", ".join(
         value[:_LONGEST]
         if isinstance(value, str)
-        else "x".join(str(_whole(size)) for size in _sequence(value)) or "scalar"
+        else "x".join(str(whole(size)) for size in _sequence(value)) or "scalar"
         for value in _sequence(values)
     )
 
@@ -267,17 +265,11 @@ def _sequence(value: object) -> Sequence[Any]:
 
 def _time(value: object) -> int | None:
     """Return a time; JSON has 0 for an unknown one."""
-    return _whole(value) or None if value is not None else None
+    return whole(value) or None if value is not None else None
 
 
 def _thread(value: object) -> str | None:
     return hide(_text(value))[:_LONGEST] if value else None
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST:
-        raise TypeError(f"{brief(value)} is not a whole number")
-    return value
 
 
 def _text(value: object) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfpipe.errors import InputError, brief
+from perfpipe.ingest.hangs.integers import whole
 
 #: NCCL 2.28.9 writes no comma behind "nvml_dev" of a missing rank.
 _NO_COMMA = re.compile(r'("nvml_dev"\s*:\s*-?\d+)(\s*"status")')
@@ -39,8 +40,6 @@ UNLISTED = "different counts"
 
 #: Results of NCCL (ncclResult_t) that are not errors: success, and initialization in progress.
 _FINE = (0, 7)
-
-_LARGEST = 1 << 63
 
 
 @dataclass
@@ -70,15 +69,15 @@ def read_ras(text: str, named: object) -> list[Row]:
         raise InputError(f"{named}: not complete output of ncclras ({brief(error)})") from error
 
 
-def _json_rows(whole: Mapping[str, Any]) -> Iterator[Row]:
-    taken = str(whole["timestamp"])[:40] if whole.get("timestamp") else None
-    for one in whole["communicators"]:
+def _json_rows(printed: Mapping[str, Any]) -> Iterator[Row]:
+    taken = str(printed["timestamp"])[:40] if printed.get("timestamp") else None
+    for one in printed["communicators"]:
         name = str(one["hash"]).removeprefix("0x")[:40]
-        size = _whole(one["size"])
+        size = whole(one["size"])
         for rank in one["ranks"]:
             about = _placed(rank, Row(taken, name, size))
             for operation, launched in rank["collective_counts"].items():
-                yield _with(about, operation=str(operation)[:40], launched=_whole(launched))
+                yield _with(about, operation=str(operation)[:40], launched=whole(launched))
             if state := _wrong(rank.get("status") or {}):
                 yield _with(about, state=state)
         for rank in one.get("missing_ranks") or ():
@@ -91,7 +90,7 @@ def _json_rows(whole: Mapping[str, Any]) -> Iterator[Row]:
 def _wrong(status: Mapping[str, Any]) -> str | None:
     """Return what is wrong with a rank that answers; None if nothing is."""
     for key, what in (("init_state", "initialization"), ("async_error", "asynchronous")):
-        if (code := status.get(key)) is not None and _whole(code) not in _FINE:
+        if (code := status.get(key)) is not None and whole(code) not in _FINE:
             return f"{what} error {code}"
     return "aborted" if status.get("abort_flag") is True else None
 
@@ -99,10 +98,10 @@ def _wrong(status: Mapping[str, Any]) -> str | None:
 def _placed(rank: Mapping[str, Any], row: Row) -> Row:
     return _with(
         row,
-        rank=_whole(rank["rank"]),
+        rank=whole(rank["rank"]),
         host=str(rank["host"])[:100] if rank.get("host") else None,
-        pid=_whole(rank["pid"]) if rank.get("pid") is not None else None,
-        gpu=str(_whole(rank["cuda_dev"])) if rank.get("cuda_dev") is not None else None,
+        pid=whole(rank["pid"]) if rank.get("pid") is not None else None,
+        gpu=str(whole(rank["cuda_dev"])) if rank.get("cuda_dev") is not None else None,
     )
 
 
@@ -123,16 +122,16 @@ def _text_rows(text: str) -> Iterator[Row]:
             about = _with(about, operation=None, state=None)
         elif some := _SOME.match(line):
             about = _with(about, **_said(some.groups()[1:]))
-            yield _with(about, ranks=_whole(int(some[1])))
+            yield _with(about, ranks=whole(int(some[1])))
         elif one := _ONE.match(line):
             own = _with(about, **_said(one.groups()[1:5]))
-            yield _with(own, rank=_whole(int(one[1])), **_where(one[6]))
+            yield _with(own, rank=whole(int(one[1])), **_where(one[6]))
         elif process := _PROCESS.match(line):
-            where = {"pid": _whole(int(process[1])), "host": process[2][:100]}
+            where = {"pid": whole(int(process[1])), "host": process[2][:100]}
             yield _with(about, gpu=process[3][:40], **where)
         elif missing := _MISSING.match(line):
             for rank in re.findall(r"\d+", missing[1]):
-                yield _with(about, rank=_whole(int(rank)))
+                yield _with(about, rank=whole(int(rank)))
 
 
 def _of_header(word: str) -> str | None:
@@ -143,7 +142,7 @@ def _said(groups: tuple[str | None, ...]) -> dict[str, Any]:
     """Return what a line says of its ranks; nothing if it repeats the line above."""
     launched, none, status, error = groups
     if launched is not None or none is not None:
-        return {"launched": _whole(int(launched or 0)), "state": None}
+        return {"launched": whole(int(launched or 0)), "state": None}
     return {"state": (status or error or "")[:100]} if status or error else {}
 
 
@@ -151,14 +150,8 @@ def _where(text: str) -> dict[str, Any]:
     found = _WHERE.match(text)
     if found is None:
         return {}
-    return {"gpu": found[1][:40], "pid": _whole(int(found[2])), "host": found[3][:100]}
+    return {"gpu": found[1][:40], "pid": whole(int(found[2])), "host": found[3][:100]}
 
 
 def _with(row: Row, **changes: Any) -> Row:
     return Row(**{**row.__dict__, **changes})
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST:
-        raise TypeError(f"{brief(value)} is not a whole number")
-    return value
