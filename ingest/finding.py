@@ -42,8 +42,8 @@ def _expand_one(path: Path) -> list[Path]:
     if path.is_dir():
         if _is_of_system(path):
             raise InputError(f"{path}: a directory of the operating system, which has no reports")
-        if _is_report(path):
-            return [path, *_others_below(path)]
+        if form := _format_of(path):
+            return [path, *_others_below(path, form)]
         if reports := _reports_below(path, set()):
             return reports
         raise InputError(f"{path}: no report in this directory or below it")
@@ -61,9 +61,9 @@ def _is_of_system(folder: Path) -> bool:
     return not real.is_relative_to(_SHARED_MEMORY) and any(map(real.is_relative_to, _OF_SYSTEM))
 
 
-def _others_below(folder: Path) -> list[Path]:
-    """Return the reports in a folder that is a report, besides the files of this report."""
-    parts = FORMATS[identify(folder).format].parts
+def _others_below(folder: Path, form: str) -> list[Path]:
+    """Return the reports in a folder that is a report of a format, besides its own files."""
+    parts = FORMATS[form].parts
     if parts is None:
         return []
     own = {*parts(folder)}
@@ -85,9 +85,8 @@ def _reports_below(folder: Path, seen: set[Path]) -> list[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            reports += (
-                [entry, *_others_below(entry)] if _is_report(entry) else _reports_below(entry, seen)
-            )
+            form = _format_of(entry)
+            reports += [entry, *_others_below(entry, form)] if form else _reports_below(entry, seen)
         elif entry.is_file() and _has_name_of_report(entry):
             reports.append(entry)
     return reports
@@ -106,14 +105,11 @@ def _has_name_of_report(path: Path) -> bool:
     for ending in _PACKED:
         name = name.removesuffix(ending)
     forms = [form for form in FORMATS.values() if name.endswith(form.endings)]
-    return any(not form.ambiguous for form in forms) or (bool(forms) and _is_report(path))
-
-
-def _is_report(path: Path) -> bool:
-    return bool(_format_of(path))
+    return any(not form.ambiguous for form in forms) or bool(forms and _format_of(path))
 
 
 def _format_of(path: Path) -> str:
+    """Return the format of a report; empty for what is no report."""
     try:
         return identify(path).format
     except InputError:
