@@ -23,7 +23,7 @@ from perfpipe.ingest.nsys.resolve import Resolver
 from perfpipe.ingest.nsys.sqlite_export import SqliteExport
 from perfpipe.ingest.nsys.stacks import write_stacks
 from perfpipe.ingest.nsys.timeline import RANGES, write_timeline
-from perfpipe.ingest.nsys.wholeness import check_whole
+from perfpipe.ingest.nsys.wholeness import MESSAGES, check_whole
 from perfpipe.ingest.source import Input
 from perfpipe.scratch import scratch
 
@@ -90,12 +90,13 @@ def _open(source: Input) -> Door:
 def _check(builder: ReportBuilder, export: Door, resolver: Resolver) -> None:
     """Add warnings: lost data, warnings of nsys, hidden work, and a capture without GPU work."""
     export.report(builder)
-    check_whole(builder, export)
+    rows = export.read(MESSAGES, ["severity", "text"])
+    severities, texts = rows["severity"].to_pylist(), rows["text"].to_pylist()
+    check_whole(builder, export, texts)
     labels = resolver.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL")
-    rows = export.read("DIAGNOSTIC_EVENT", ["severity", "text"])
     serious = Counter(
         text.strip()
-        for severity, text in zip(*(rows[c].to_pylist() for c in rows.column_names), strict=True)
+        for severity, text in zip(severities, texts, strict=True)
         if text and labels.get(severity) in ("Warning", "Error")
     )
     for text, count in serious.items():

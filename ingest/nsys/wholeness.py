@@ -7,15 +7,17 @@ the tables are compared with each other, and with what nsys says that it collect
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from perfpipe.ingest.builder import ReportBuilder
 from perfpipe.ingest.nsys.columns import EXPORT_META
 from perfpipe.ingest.nsys.door import Door
 
+#: Messages of nsys on what it did.
+MESSAGES = "DIAGNOSTIC_EVENT"
+
 _PROCESSES = "PROCESSES"
 _CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_MESSAGES = "DIAGNOSTIC_EVENT"
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 _RANGES = "NVTX_EVENTS"
@@ -24,18 +26,20 @@ _RANGES = "NVTX_EVENTS"
 _COLLECTED = re.compile(r"Number of NVTX events collected:\s*(\d+)")
 
 
-def check_whole(builder: ReportBuilder, export: Door) -> None:
-    """Refuse an export that lacks what nsys writes last, and warn of tables that lack all rows."""
+def check_whole(builder: ReportBuilder, export: Door, messages: Iterable[str | None]) -> None:
+    """Refuse an export that lacks what nsys writes last, and warn of tables that lack all rows.
+
+    `messages` are those of nsys, from the table MESSAGES.
+    """
     if missing := next(_missing(export), None):
         builder.cut(f"the export is incomplete: {missing}; export the report again")
     elif not _described(export):
         builder.warn(
             f"the export has no {EXPORT_META[0]}: it is incomplete, or of an early release"
         )
-    if _MESSAGES in export.tables() and not export.has_rows(_MESSAGES):
-        builder.warn(f"the export may be incomplete: it has no messages of nsys in {_MESSAGES}")
-    texts = export.read(_MESSAGES, ["text"])["text"].to_pylist()
-    collected = sum(int(n) for text in texts for n in _COLLECTED.findall(text or ""))
+    if MESSAGES in export.tables() and not export.has_rows(MESSAGES):
+        builder.warn(f"the export may be incomplete: it has no messages of nsys in {MESSAGES}")
+    collected = sum(int(n) for text in messages for n in _COLLECTED.findall(text or ""))
     if collected and not export.has_rows(_RANGES):
         builder.warn(
             f"the export is incomplete: nsys collected {collected:,} NVTX events, "
