@@ -80,8 +80,13 @@ _SHIFTS = {
 def statements_of(scope: Scope) -> Iterator[Fact]:
     """Yield which rank the others wait for; nothing without dumps and outputs of RAS."""
     if scope.kinds.get(KIND):
-        for text, view in (*_dumps(scope), *_ras(scope)):
-            yield Fact("", text, Source(view, scope.reports))
+        yield from statements(scope, ranks_of(scope), waits_of(scope))
+
+
+def statements(scope: Scope, ranks: Sequence[Row], waits: Sequence[Row]) -> Iterator[Fact]:
+    """Yield what `statements_of` yields, from the rows of hang_ranks and hang_waits."""
+    for text, view in (*_dumps(scope, ranks, waits), *_ras(scope)):
+        yield Fact("", text, Source(view, scope.reports))
 
 
 def ranks_of(scope: Scope) -> list[Row]:
@@ -111,12 +116,10 @@ def _records(scope: Scope, view: str, order: str) -> list[Row]:
     return [*records_of(scope.con, sql)]
 
 
-def _dumps(scope: Scope) -> Iterator[tuple[str, str]]:
-    ranks = ranks_of(scope)
+def _dumps(scope: Scope, ranks: Sequence[Row], waits: Sequence[Row]) -> Iterator[tuple[str, str]]:
     if not ranks:
         return
     differ = _records(scope, "hang_mismatches", "report_id, group_id")
-    waits = waits_of(scope)
     causes = causes_of(waits)
     for row in differ[:_MOST]:
         yield _mismatch(row), "hang_mismatches"

@@ -10,7 +10,7 @@ from perfpipe.analysis.report.hangs import (
     Row,
     causes_of,
     ranks_of,
-    statements_of,
+    statements,
     waits_of,
 )
 from perfpipe.analysis.report.opening.parts import Part
@@ -28,11 +28,11 @@ def hang_of(scope: Scope) -> Part | None:
     """Return for whom the ranks of a job wait; None without dumps and outputs of RAS."""
     if not scope.kinds.get(KIND):
         return None
-    said = [*statements_of(scope)]
+    ranks, waits = ranks_of(scope), waits_of(scope)
+    said = [*statements(scope, ranks, waits)]
     if not said:
         text = "NCCL RAS reports no difference between ranks."
         return Part(Fact("", text, Source("ras_counts", scope.reports)))
-    ranks, waits = ranks_of(scope), waits_of(scope)
     text = " ".join(fact.text for fact in said)
     tiles = tuple(_tiles(scope, ranks, waits))
     lead = "Calls in which ranks wait" if waits else ""
