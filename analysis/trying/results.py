@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.trying.launched import (
-    COUNTED,
     GRADIENT,
     LOSS,
     OUTPUT,
@@ -33,6 +32,7 @@ from perfpipe.analysis.trying.series import (
     strong,
     worst,
 )
+from perfpipe.analysis.trying.work import other_work, unequal_work
 from perfpipe.units import counted
 
 __all__ = ["Compared", "Kind", "Results", "compare", "read"]
@@ -85,7 +85,7 @@ def compare(
     if of_steps:
         plain, other = [own.of_steps() for own in plain], [own.of_steps() for own in other]
     comparison = _Comparison(plain, other, tolerance)
-    found = [*comparison.ended(), *comparison.work()]
+    found = [*comparison.ended(), *unequal_work(plain, other)]
     if any(one.kind == Kind.DIFFER for one in found):
         return Compared(Kind.DIFFER, _sentence(worst(found).why))
     numbers = [*comparison.recorded(), *comparison.told()]
@@ -139,51 +139,6 @@ class _Comparison:
         if None not in before | after and not after <= before:
             told = " and ".join(str(code) for code in sorted(after - before, key=str))
             yield Judged(Kind.DIFFER, f"the program exits with code {told}")
-
-    def work(self) -> Iterator[Judged]:
-        """Yield unequal work.
-
-        Where plain launches differ, because they are ended after a time, the work of a step counts.
-        """
-        known = [one.counts for one in (*self._plain, *self._other) if one.counts]
-        if not known or not all(one.counts for one in self._plain):
-            return
-        if not all(one.counts for one in self._other):
-            yield Judged(Kind.UNKNOWN, "the work of the program was not recorded")
-            return
-        processes = {frozenset(one) for one in known}
-        if len(processes) > 1:
-            yield Judged(Kind.UNKNOWN, "other processes were recorded than in plain launches")
-            return
-        for process in sorted(self._plain[0].counts):
-            yield from self._work_of(process)
-
-    def _work_of(self, process: str) -> Iterator[Judged]:
-        plain, other = (
-            [one.counts[process] for one in side] for side in (self._plain, self._other)
-        )
-        whole = all(one.complete for one in (*self._plain, *self._other))
-        if whole and all(own == plain[0] for own in plain):
-            for name, what in COUNTED.items():
-                for own in other:
-                    if own[name] != plain[0][name]:
-                        yield _other_work(counted(own[name], what), str(plain[0][name]), process)
-                        return
-            return
-        unit = "steps" if all(own["steps"] for own in plain) else "calls"
-        for name, what in COUNTED.items():
-            per = [own[name] / max(1, own[unit]) for own in plain]
-            for own in other:
-                if not own[unit]:
-                    yield _other_work(f"0 {unit}", str(plain[0][unit]), process)
-                    return
-                # The last unit may be incomplete.
-                edge = 1.5 * max(1.0, *per) * max(1 / max(1, one[unit]) for one in (*plain, own))
-                rate = own[name] / own[unit]
-                if not min(per) - edge <= rate <= max(per) + edge:
-                    text = f"{what} {rate:.3g} times per {unit.removesuffix('s')}"
-                    yield _other_work(text, f"{per[0]:.3g}", process)
-                    return
 
     def recorded(self) -> Iterator[Judged]:
         """Yield what is found in each recorded series."""
@@ -366,7 +321,7 @@ class _Comparison:
             name = f"last {name}"
         elif bad := [one for one in other if len(one) not in lengths]:
             often = f"{name} printed {counted(len(bad[0]), 'time')}"
-            yield _other_work(often, str(*lengths), "")
+            yield other_work(often, str(*lengths), "")
             return
         curve = curve_of(
             name, *([dict(enumerate(one, 1)) for one in side] for side in (plain, other))
@@ -426,11 +381,6 @@ def _stable(
     """Return whether a number without a telling name is the same in all launches of a side."""
     sides = ([one[key] for one in side if key in one] for side in (plain, other))
     return len(plain) > 1 and all(same(side[0], one) for side in sides for one in side[1:])
-
-
-def _other_work(after: str, before: str, process: str) -> Judged:
-    where = f" in {process}" if process else ""
-    return Judged(Kind.DIFFER, f"different work: {after} instead of {before}{where}")
 
 
 def _vanished(curve: Curve) -> Iterator[Judged]:
