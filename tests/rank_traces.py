@@ -1,14 +1,30 @@
-"""Writes what torch.profiler would have traced of a simulated training, a trace per rank."""
+"""Writes what torch.profiler would have traced of a simulated training, and opens these traces."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from simulated_ranks import US, Collective, Exchange, Job, Placed, Ranks, Wait, Work
+from simulated_ranks import (
+    US,
+    Collective,
+    Exchange,
+    Job,
+    Placed,
+    Ranks,
+    Training,
+    Wait,
+    Work,
+    simulate,
+)
+
+from perfpipe.analysis.session import Session
+from perfpipe.ingest.reading import ingest
+from perfpipe.store import Store
 
 #: Names of the groups in Megatron-LM, and of the dimensions of PyTorch's DeviceMesh.
 MEGATRON = {
@@ -170,3 +186,38 @@ class _Trace:
         size = {"grid": [132, 1, 1], "block": [256, 1, 1]}
         gpu = {"pid": self._rank % 8, "tid": stream, "args": {**place, **size}}
         self._add("kernel", name, placed.start, placed.end - placed.start, **gpu)
+
+
+class Traced:
+    """A simulated job and a session over its traces."""
+
+    def __init__(
+        self,
+        directory: Path,
+        training: Training,
+        names: dict[str, str] | None = None,
+        ranks: tuple[int, ...] = (),
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self.training = training
+        self.job = simulate(training.programs())
+        self.paths = write_traces(self.job, directory, names, ranks)
+        store = Store(directory / "store")
+        self._open = ExitStack()
+        reports = [ingest(path, store).report_id for path in self.paths]
+        self._con = self._open.enter_context(Session.open(store, reports))
+
+    def __enter__(self) -> Traced:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self._con.execute(sql).fetchall()
+
+    def groups(self) -> dict[tuple[int, ...], tuple[str, str | None]]:
+        """Return the kind of each group, and where it comes from."""
+        rows = self.rows("SELECT members, kind, kind_source FROM rank_groups")
+        return {tuple(members): (kind, source) for members, kind, source in rows}
