@@ -33,6 +33,7 @@ _NAME_MACROS = {
     "synchronising": "",
     "step": "i",
     "part": "",
+    "no_step": "i",
     "loading": "",
     "ordering": "",
     "building": "",

@@ -2,14 +2,29 @@
 -- --step, the chosen loop is the step. A loop with almost none of the GPU's work is not used.
 -- @materialize
 CREATE VIEW _loops AS
-WITH RECURSIVE ranges AS (
-    SELECT
-        report_id,
-        pid,
-        count(*) AS ranges,
-        (report_id, pid) IN (SELECT (report_id, pid) FROM _iteration_ranges) AS of_engine
-    FROM (SELECT report_id, pid FROM _steps UNION ALL SELECT report_id, pid FROM _repeated_ranges)
+WITH RECURSIVE every_range AS (
+    SELECT report_id, pid, start_ns FROM _steps
+    UNION ALL
+    SELECT report_id, pid, start_ns FROM _repeated_ranges
+),
+ranges AS (
+    SELECT report_id, pid, count(*) AS ranges
+    FROM every_range
     GROUP BY report_id, pid
+),
+-- How often a loop repeats in those iterations of an engine that it is part of. The rate of the requests
+-- changes how many prefills and decodes there are, and so how often their layers repeat in all; it does not
+-- change how often layers repeat within an iteration.
+repeated AS (
+    SELECT report_id, pid, loop, max(times) AS times
+    FROM (
+        SELECT s.report_id, s.pid, s.device, s.loop, sum(s.repeats) / count(DISTINCT r.start_ns) AS times
+        FROM (FROM launch_steps SEMI JOIN _engines USING (report_id, pid)) AS s
+        ASOF JOIN every_range AS r
+            ON r.report_id = s.report_id AND r.pid = s.pid AND r.start_ns <= s.host_start_ns
+        GROUP BY s.report_id, s.pid, s.device, s.loop
+    )
+    GROUP BY report_id, pid, loop
 ),
 -- Reports of older versions have iterations of loops that are not nested: the loops with the period of the
 -- longest loop are the steps.
@@ -65,14 +80,15 @@ roles AS (
         r.ranges,
         m.why AS of_modules,
         -- An iteration of an engine contains the layers, so their number in all iterations says nothing.
-        if(l.evidence IS NULL OR (r.of_engine AND l.evidence = 'count'), 'layer', 'inner') AS part,
+        if(l.evidence IS NULL OR (e.times IS NOT NULL AND l.evidence = 'count'), 'layer', 'inner') AS part,
         CASE
             WHEN l.role = 'trial' AND l.loop IS DISTINCT FROM step_loop() THEN 'trial'
+            WHEN e.times >= 2 THEN part
             -- A loop may have an incomplete iteration at each end of the ranges.
             WHEN abs(l.iterations - r.ranges) <= 1 THEN 'step'
-            WHEN l.iterations > r.ranges THEN part
             -- An engine has iterations of several kinds, and a loop may consist of one kind.
-            WHEN r.of_engine THEN 'other'
+            WHEN e.times IS NOT NULL THEN 'other'
+            WHEN l.iterations > r.ranges THEN part
             WHEN r.ranges IS NOT NULL THEN 'outer'
             WHEN step_loop() IS NULL AND of_modules IS NOT NULL THEN 'layer'
             WHEN step_loop() IS NULL THEN l.role
@@ -83,6 +99,7 @@ roles AS (
         END AS here
     FROM known AS l
     LEFT JOIN ranges AS r USING (report_id, pid)
+    LEFT JOIN repeated AS e USING (report_id, pid, loop)
     LEFT JOIN _module_loops AS m USING (report_id, pid, loop)
 )
 SELECT

@@ -18,7 +18,7 @@ WITH first_uses AS (
     -- which is as short as the others. Other programs launch the same in each step, so the first step has
     -- them all, and the start of the profiler as well.
     HAVING (report_id, pid) NOT IN (
-            SELECT (report_id, pid) FROM _midway SEMI JOIN _iteration_ranges USING (report_id, pid)
+            SELECT (report_id, pid) FROM _midway SEMI JOIN _engines USING (report_id, pid)
         )
         OR arg_min(api_end_ns - api_start_ns, (api_start_ns, api_end_ns))
         > threshold('timeline.alike_times') * median(api_end_ns - api_start_ns)

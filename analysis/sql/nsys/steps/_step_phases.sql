@@ -54,7 +54,7 @@ measured AS (
         max(w.end_ns) OVER main AS last_ns,
         row_number() OVER (PARTITION BY w.track, w.lane, w.main ORDER BY w.window_id) AS place,
         m.pid IS NOT NULL AS midway,
-        (g.report_id, w.pid) IN (SELECT (report_id, pid) FROM _iteration_ranges) AS of_engine
+        (g.report_id, w.pid) IN (SELECT (report_id, pid) FROM _engines) AS of_engine
     FROM _lane_windows AS w
     JOIN _gpus AS g USING (track)
     LEFT JOIN _midway AS m ON m.report_id = g.report_id AND m.pid = w.lane_pid
