@@ -108,7 +108,7 @@
       const compare = (one, other) => {
         const a = entries.get(one), b = entries.get(other);
         if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.at - b.at;
-        const order = numeric ? a.key - b.key : a.key.localeCompare(b.key);
+        const order = numeric ? a.key - b.key : a.key.localeCompare(b.key, undefined, { numeric: true });
         return (up ? order : -order) || a.at - b.at;
       };
       body.append(...(tree ? tree.sorted(compare) : [...initial].sort(compare)));

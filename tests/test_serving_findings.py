@@ -207,6 +207,7 @@ def test_a_server_reads_its_tokens_later() -> None:
         ("-", 1.0, "1 request/s"),
         ("-", 8.0, "8 requests/s"),
         ("size=4", 2.5, "size=4, 2.5 requests/s"),
+        ("rate=4 size=4", 4.0, "rate=4 size=4"),
     ],
 )
 def test_a_capture_under_load_is_named_by_its_rate(label: str, rate: float, expected: str) -> None:
@@ -214,6 +215,24 @@ def test_a_capture_under_load_is_named_by_its_rate(label: str, rate: float, expe
     db.rows("UPDATE reports SET run_id = 'a' WHERE report_id = 't'")
     db.add("run_tasks", {"run_id": "a", "task_index": 0, "short_label": label, "reports": ["t"]})
     assert db.rows("SELECT label FROM _labels WHERE report_id = 't'") == [(expected,)]
+
+
+def test_captures_are_in_the_order_of_their_rates() -> None:
+    """The requests of all rates are one report, which has no rate and is named by its file."""
+    db = Tiny()
+    reports = ("requests.jsonl", *(f"nsys-rate-{rate}.sqlite" for rate in (16, 4, 100)))
+    for name in reports:
+        db.add("reports", {"report_id": name, "source_name": name, "directory": "d", "run_id": "a"})
+    for rate in (16, 4, 100):
+        db.add("request_loads", {"report_id": reports[0], "load_id": rate, "rate": float(rate),
+                                 "capture": f"nsys-rate-{rate}.sqlite"})  # fmt: skip
+    labels = "SELECT label FROM _labels WHERE source_name IS NOT NULL ORDER BY position NULLS LAST, label"
+    labels = labels.replace("_labels", "_labels JOIN reports USING (report_id)")
+    files = [f"nsys-rate-{rate}.sqlite" for rate in (4, 16, 100)]
+    assert db.rows(labels) == [(name,) for name in (*files, "requests.jsonl")]
+    db.add("run_tasks", {"run_id": "a", "task_index": 0, "short_label": "-", "reports": [*reports]})
+    names = ("4 requests/s", "16 requests/s", "100 requests/s", "requests.jsonl")
+    assert db.rows(labels) == [(name,) for name in names]
 
 
 @pytest.mark.parametrize(("name", "loops"), [("scipy_fit", 0), ("ode_solver", 0), ("jax_while", 1)])

@@ -27,7 +27,7 @@ class Col:
     """A column: `name` of the view, or the value of `sql` over the view.
 
     `unit` is shown in the header.  A `detail` is only shown in HTML and JSON; with `hover_of` it is
-    the hover text of that column.  A column of `several` is hidden for a single report.
+    the hover text of that column.  `several` columns are hidden where all rows are of one report.
     `doc` is its meaning, if no view documents it.
     """
 
@@ -141,7 +141,11 @@ class TableSpec(ABC):
 
     def shown(self, scope: Scope) -> tuple[Col, ...]:
         """Return the columns to show; those that identify a report only if there are several."""
-        return tuple(c for c in self.columns if len(scope.reports) > 1 or not c.several)
+        return tuple(c for c in self.columns if self.among(scope) > 1 or not c.several)
+
+    def among(self, scope: Scope) -> int:
+        """Return how many reports may have rows."""
+        return len(scope.reports)
 
     def tables(self, scope: Scope) -> Iterable[Table]:
         """Yield the table with its first rows, or nothing if it is not wanted."""
@@ -218,7 +222,10 @@ class KindTable(TableSpec):
     kind: ClassVar[str]
 
     def wanted(self, scope: Scope) -> bool:
-        return bool(scope.kinds.get(self.kind))
+        return bool(self.among(scope))
+
+    def among(self, scope: Scope) -> int:
+        return scope.kinds.get(self.kind, 0)
 
     @property
     def views(self) -> tuple[str, ...]:
