@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from conftest import Tiny
-from engine import Engine, plant, vllm, words
+from engine import MS, Engine, plant, vllm, words
 
-from perfpipe.analysis.report import ttft
+from perfpipe.analysis.report import serving, ttft
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.report.sections.serving import CLASSES, SECTION, SLOWEST
 from perfpipe.templates.gallery import FIGURES
@@ -110,3 +110,26 @@ def test_latency_over_rate_is_without_a_profiler() -> None:
     assert "TTFT p50 at 1 requests/s: 3 ms" in svg and "TTFT p95 at 4 requests/s: 8 ms" in svg
     assert "7 ms" not in svg and "p95 at 1" not in svg
     assert drawn(rows[1], rows[2]) is None, "one rate without a profiler"
+
+
+def test_saturating_loads_are_one_sentence_before_the_parts() -> None:
+    db = Tiny()
+    db.add("reports", {"report_id": "s", "kind": "serving"})
+    number = 0
+    for load_id, growth in enumerate((0.0, 0.5, 0.25)):
+        db.add("request_loads", {"report_id": "s", "load_id": load_id, "phase": "plain",
+                                 "rate": 4.0**load_id, "clock": "utc", "started_ns": 0,
+                                 "ended_ns": 100 * MS * 1000})  # fmt: skip
+        for at in range(100):
+            sent = at * MS * 1000
+            end = sent + round((1 + growth * at) * 1000 * MS)
+            db.add("requests", {"report_id": "s", "load_id": load_id, "request_id": number,
+                                "planned_ns": sent, "sent_ns": sent, "first_token_ns": end,
+                                "end_ns": end})  # fmt: skip
+            number += 1
+    db.session.use(*serving.VIEWS)
+    said = [*serving.sentences(Scope(db.con, ("s",), {"serving": 1}))]
+    assert said[1:] == [
+        "The server is saturated at 4 requests/s (latency grows by 0.5 s per s) "
+        "and at 16 requests/s (latency grows by 0.25 s per s)."
+    ]

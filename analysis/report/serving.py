@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perfpipe.analysis.report import ttft
@@ -70,7 +70,7 @@ def about(scope: Scope) -> Rate | None:
 
 
 def sentences(scope: Scope) -> Iterator[str]:
-    """Yield what the server did at the highest rate that it keeps up with, and beyond."""
+    """Yield what the server did at the highest rate that it keeps up with, beyond, and why."""
     chosen = about(scope)
     if chosen is None:
         return
@@ -81,17 +81,29 @@ def sentences(scope: Scope) -> Iterator[str]:
     if chosen.good_pct is not None:
         text += f"; {chosen.good_pct:.0f} % of the requests meet the objectives ({chosen.slo})"
     yield f"{text}."
-    if where := ttft.parts_of(scope, chosen.rate):
-        yield where
-    for one in rates_of(scope):
-        if one.saturated:
-            why = f"latency grows by {one.growth:.2g} s per s" if one.growth else "requests pile up"
-            yield f"The server is saturated {one.at}: {why}."
+    rates = rates_of(scope)
+    if over := [one for one in rates if one.saturated]:
+        yield f"The server is saturated {_saturated(over)}."
+    for one in rates:
         if one.failed and not one.ended_by:
             share = 100 * one.failed / one.requests
             yield f"{share:.1f} % of the requests failed {one.at}: {one.errors}."
         if one.ended_by:
             yield f"The load {one.at} ended early: {one.ended_by.rstrip('.')}."
+    if where := ttft.parts_of(scope, chosen.rate):
+        yield where
+
+
+def _saturated(loads: Sequence[Rate]) -> str:
+    """Return the loads that saturate a server as phrases, with what shows it."""
+    signs = [
+        f"latency grows by {one.growth:.2g} s per s" if one.growth else "requests pile up"
+        for one in loads
+    ]
+    if len(loads) == 1:
+        return f"{loads[0].at}: {signs[0]}"
+    *first, last = (f"{one.at} ({sign})" for one, sign in zip(loads, signs, strict=True))
+    return f"{', '.join(first)} and {last}"
 
 
 def _latency(name: str, p50: float | None, p95: float | None) -> str:
