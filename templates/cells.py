@@ -17,6 +17,9 @@ _BRIEF = 64
 #: Longest word that a column makes room for.
 _LONG_WORD = 16
 
+#: Longest text for which no room is made, so that the table is no wider than it must be.
+_SHORT = 12
+
 #: Makes the cell of a row.
 _Cell = Callable[[tuple[Value, ...]], str]
 
@@ -33,7 +36,11 @@ def rows_of(
 
     Rows are `named` by their first cell; where the script `folds` and filters, they say by what.
     """
-    cells = [_cell(table, column, named and not at) for at, column in enumerate(columns)]
+    last = len(columns) - 1
+    cells = [
+        _cell(table, column, first=named and not at, edge=at in (0, last))
+        for at, column in enumerate(columns)
+    ]
     bound, depth = place_of(table, "bound"), place_of(table, table.tree)
     lines = []
     for row in table.rows[:most]:
@@ -57,8 +64,8 @@ def local_url(path: str) -> str | None:
     return None if not path or path.startswith("/") else quote(path, errors="replace")
 
 
-def _cell(table: Table, column: Column, first: bool) -> _Cell:
-    """Return what makes the cells of a column; `first` names the row."""
+def _cell(table: Table, column: Column, *, first: bool, edge: bool) -> _Cell:
+    """Return what makes the cells of a column: the `first` names the row, an `edge` ends it."""
     at, kind = table.columns.index(column), column.kind
     if is_number(kind):
         return lambda row: _number(row[at], kind)
@@ -71,7 +78,9 @@ def _cell(table: Table, column: Column, first: bool) -> _Cell:
             return f'<td class="lines"><pre>{_text(value)}</pre></td>'
         path = None if link is None else row[link]
         url = local_url(path) if isinstance(path, str) else None
-        return _words(format_value(value, kind), None if hover is None else row[hover], url, first)
+        return _words(
+            format_value(value, kind), None if hover is None else row[hover], url, first, edge
+        )
 
     return made
 
@@ -85,11 +94,14 @@ def _number(value: Value, kind: Kind) -> str:
     return f'<td class="n{said}"{data}>{_text(format_value(value, kind))}</td>'
 
 
-def _words(text: str, hover: Value, url: str | None, first: bool) -> str:
+def _words(text: str, hover: Value, url: str | None, first: bool, edge: bool) -> str:
     brief = shorten(text, _BRIEF)
     # A word that is wider than most columns may be broken anywhere.
     long = max(map(len, brief.split()), default=0) > _LONG_WORD
-    said = ' class="name"' if first else ' class="long"' if long else ""
+    # The first and the last column of text have room for long ones.
+    classes = ["name"] if first else ["long"] if long else []
+    classes += ["short"] if edge and len(brief) <= _SHORT else []
+    said = f' class="{" ".join(classes)}"' if classes else ""
     if hover or brief != text:
         said += f' title="{_text(hover or text)}"'
     if brief != text:
