@@ -16,7 +16,7 @@ _IDENTIFIERS = ("category", "cause", "reason", "problem", "bound")
 def key_of(table: Table) -> str:
     """Return the key figure of a table, from its first row; empty if it has none.
 
-    A table of several configurations or GPUs names those of the row.
+    A table of several configurations, GPUs or loads names those of the row.
     """
     if not table.key or not table.rows:
         return ""
@@ -27,7 +27,9 @@ def key_of(table: Table) -> str:
     named = columns_in(table.key)
     if any(cells[name][0] is None for name in named):
         return ""
-    text = table.key.format_map({name: _said(*cells[name]) for name in named})
+    # A sentence alone is not shortened: headings wrap.
+    longest = None if table.key == f"{{{named[0]}}}" else _LONGEST
+    text = table.key.format_map({name: _said(*cells[name], longest) for name in named})
     return text + _whose(table, {name: cell for name, cell in cells.items() if name not in named})
 
 
@@ -42,19 +44,19 @@ def section_key(section: Section) -> str:
 
 
 def _whose(table: Table, cells: dict[str, tuple[Value, Column]]) -> str:
-    """Return the configuration and GPU of the first row, if other rows have another."""
+    """Return the configuration, GPU and load of the first row, if other rows have another."""
     names = []
-    for name, prefix in (("label", ""), ("device", "GPU ")):
+    for name, said in (("label", "{}"), ("device", "GPU {}"), ("rate", "{} requests/s")):
         if name in cells:
             value, column = cells[name]
             at = table.columns.index(column)
-            if value is not None and len({row[at] for row in table.rows}) > 1:
-                names.append(f"{prefix}{value}")
+            if value not in (None, "-") and len({row[at] for row in table.rows}) > 1:
+                names.append(said.format(format_value(value, column.kind)))
     return f" ({', '.join(names)})" if names else ""
 
 
-def _said(value: Value, column: Column) -> str:
-    """Return a value with its unit."""
+def _said(value: Value, column: Column, longest: int | None) -> str:
+    """Return a value with its unit, or a text of this length at most."""
     if column.kind == "ms" and isinstance(value, (int, float)):
         return format_ns(1e6 * value)
     text = format_value(value, column.kind)
@@ -62,4 +64,5 @@ def _said(value: Value, column: Column) -> str:
         return f"{text} %"
     if text == "unknown":
         return "not profiled"
-    return shorten(words(text) if column.name in _IDENTIFIERS else text, _LONGEST)
+    text = words(text) if column.name in _IDENTIFIERS else text
+    return text if longest is None else shorten(text, longest)

@@ -40,6 +40,24 @@ def test_the_key_figure_names_the_configuration_if_there_are_several() -> None:
     assert key_of(_table(row, ("mode=b", 1, *row[2:]))).endswith(" (mode=a, GPU 0)")
 
 
+def test_the_key_figure_of_a_server_names_the_load() -> None:
+    columns = (Column("rate", "Rate", "number", "requests/s"), Column("p95_ms", "p95", "number"))
+    rows = ((4.0, 14.6), (16.0, 20.0))
+    table = Table("T", "", columns, rows, 2, Source("v", ()), key="p95 {p95_ms} ms")
+    assert key_of(table) == "p95 14.6 ms (4 requests/s)"
+    assert key_of(replace(table, rows=rows[:1])) == "p95 14.6 ms"
+
+
+def test_a_sentence_is_whole_and_a_name_in_a_figure_short() -> None:
+    """Headings wrap; a name leaves room for its figures."""
+    said = (
+        "64 ranks, 16 captured: pipeline 4 x data 4 x context 2 x tensor 2; 8 ranks share experts"
+    )
+    row = ("a", 0, said, 65.5, 1.5)
+    assert key_of(_table(row, key="{category}")) == said
+    assert len(key_of(_table(row, key="{category}: {share_pct}"))) < len(said)
+
+
 def test_no_key_figure_of_what_was_not_collected() -> None:
     assert key_of(_table(("a", 0, "compute", None, 1.5))) == ""
     assert key_of(_table()) == ""
