@@ -340,25 +340,18 @@ def _as_table(names: list[str], found: Iterable[tuple[Any, ...]], *, limit: int)
     """Yield the first rows as a table that fits the terminal, and how many more there are."""
     import shutil
 
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from perfpipe.pipelines.grid import grid
 
     rest = iter(found)
     rows = list(islice(rest, limit))
     more = sum(1 for _ in islice(rest, _COUNTED))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    table = Table(box=None, pad_edge=False)
-    for index, name in enumerate(names):
-        numeric = all(isinstance(row[index], (int, float, type(None))) for row in rows)
-        table.add_column(
-            escape(visible_line(name)), justify="right" if numeric else "left", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(escape(_cell(*own)) for own in zip(names, row, strict=True)))
-    buffer = io.StringIO()
-    Console(file=buffer, width=width, color_system=None).print(table)
-    lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
+    numeric = [
+        all(isinstance(row[at], (int, float, type(None))) for row in rows)
+        for at in range(len(names))
+    ]
+    cells = [[_cell(*own) for own in zip(names, row, strict=True)] for row in rows]
+    lines = grid([*map(visible_line, names)], cells, numeric, width)
     if more:
         count = f"{more:,}" if more < _COUNTED else f"{_COUNTED:,} or"
         lines.append(f"... {count} more rows (raise --limit, or use another --format)")
