@@ -221,6 +221,17 @@ def test_shares_add_up_and_time_without_requests_is_apart(engine: Engine) -> Non
     }
 
 
+@few
+@given(separate)
+def test_time_without_requests_is_no_work_of_the_host(engine: Engine) -> None:
+    """OS calls, which show that the engine waits, are not traced."""
+    db = plant(engine, words)
+    known = "SELECT coalesce(sum(time_ns), 0) FROM {} WHERE {} = '{}'"
+    ((empty,),) = db.rows(known.format("serving_classes", "class", "empty"))
+    ((waited,),) = db.rows(known.format("gpu_time_budget", "category", "no_work"))
+    assert waited == pytest.approx(empty, rel=0.01, abs=MS)
+
+
 def test_time_of_an_iteration_is_divided_without_a_rest() -> None:
     rows = plant(Engine(3), words).rows(
         "SELECT time_ns, kernels_ns, copies_ns, gaps_ns, host_ns FROM serving_iterations"

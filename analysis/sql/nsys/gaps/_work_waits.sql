@@ -1,5 +1,6 @@
 -- Idle intervals in which the launching thread waits for requests, and the length of this wait, ns. It waits
--- in an event loop or for a connection; or for another thread of its process that did so until then.
+-- in an event loop or for a connection; or for another thread of its process that did so until then. If the
+-- requests are known, all time of the captured window without one is such a wait, whatever was traced.
 --
 -- A data loader without workers that were seen to start can look the same. A main thread that polls for
 -- batches copies them to the GPU next; a main thread that waits for a thread that polls (pinned memory)
@@ -53,11 +54,35 @@ causing AS (
     JOIN (SELECT track, sum(dur_ns) AS ns FROM waiting GROUP BY track) AS w USING (track)
     GROUP BY o.track, o.tid
     HAVING 2 * sum(o.dur_ns) >= any_value(w.ns)
+),
+loads AS (
+    SELECT report_id, start_ns, end_ns FROM _engine_loads
+    UNION ALL
+    -- The edges of the window.
+    SELECT report_id, unnest([start_ns, end_ns]), unnest([start_ns, end_ns]) FROM _served_captures
+),
+empty AS (
+    SELECT report_id, lag(end_ns) OVER w AS start_ns, start_ns AS end_ns
+    FROM loads
+    WINDOW w AS (PARTITION BY report_id ORDER BY start_ns, end_ns)
+),
+found AS (
+    SELECT track, op_id, os_ns
+    FROM waiting
+    WHERE serves OR polls
+    UNION ALL
+    SELECT o.track, o.op_id, o.os_ns
+    FROM others AS o
+    SEMI JOIN causing USING (track, tid)
+    UNION ALL
+    SELECT g.track, g.op_id, sum(overlap_ns(g.start_ns, g.call_ns, e.start_ns, e.end_ns))::BIGINT
+    FROM _served_captures AS c
+    JOIN _idle AS g ON g.track = c.track AND g.pid = c.pid
+    JOIN (FROM empty WHERE end_ns > start_ns) AS e
+        ON e.report_id = g.report_id AND e.start_ns < g.call_ns AND e.end_ns > g.start_ns
+    WHERE g.call_ns - g.start_ns >= threshold('timeline.named_call_ns')
+    GROUP BY g.track, g.op_id
 )
-SELECT track, op_id, os_ns
-FROM waiting
-WHERE serves OR polls
-UNION
-SELECT o.track, o.op_id, o.os_ns
-FROM others AS o
-SEMI JOIN causing USING (track, tid);
+SELECT track, op_id, max(os_ns) AS os_ns
+FROM found
+GROUP BY track, op_id;
