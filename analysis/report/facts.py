@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -236,14 +237,20 @@ def _left_out(run: RunRecord) -> Iterator[Fact]:
 
 
 def notes_of(scope: Scope, warnings: Sequence[Fact]) -> Iterator[Fact]:
-    """Yield notes on timeline verdicts that are not warnings, without duplicates."""
+    """Yield notes on verdicts that are not warnings: one of those that differ only in numbers."""
     sql = f"""
         SELECT DISTINCT unnest(notes) AS note
         FROM timeline_bottleneck WHERE report_id IN {in_list(scope.reports)}
         ORDER BY note
     """
     warned = " ".join(warning.text for warning in warnings)
-    notes = [str(note) for (note,) in rows_of(scope.con, sql) if note not in warned]
+    forms: dict[str, list[str]] = {}
+    for (note,) in rows_of(scope.con, sql):
+        if note not in warned:
+            forms.setdefault(re.sub(r"[\d.,]*\d", "#", note), []).append(note)
+    notes = [
+        f"{one} (and {len(others)} similar)" if others else one for one, *others in forms.values()
+    ]
     if notes:
         few = [f"{notes[0][0].upper()}{notes[0][1:]}", *notes[1:_NOTES]]
         few += [f"{len(notes) - _NOTES} more in timeline_bottleneck"] if notes[_NOTES:] else []
