@@ -1,7 +1,7 @@
 -- Steps of each process on each GPU, from one source per process: ranges, else the order of launches. A step
 -- begins with the first operation that it launched and ends when the next step begins; the last step of a
 -- loop ends with its own last operation. A single range is a step with its host part, which begins when the
--- GPU has finished earlier work.
+-- GPU has finished earlier work, recorded or not.
 -- @materialize
 CREATE VIEW _process_steps AS
 WITH ranges AS (
@@ -37,6 +37,36 @@ earlier AS (
     LEFT JOIN _placed_launches AS l ON l.track = s.track AND l.start_ns < s.first_ns
     GROUP BY s.track
 ),
+-- Work that was issued before the capture is not recorded. It ends where the first operation of a stream
+-- starts long after its call, on a GPU that has hardly recorded any work until then.
+busy AS (
+    SELECT
+        l.track, l.pid, l.stream, l.start_ns, l.end_ns, l.op_id, l.api_end_ns,
+        max(l.end_ns) OVER past AS busy_until,
+        sum(l.end_ns - l.start_ns) OVER past AS work_ns
+    FROM _placed_launches AS l
+    SEMI JOIN single USING (track)
+    WINDOW past AS (
+        PARTITION BY l.track
+        ORDER BY l.start_ns, l.end_ns, l.op_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+),
+unrecorded AS (
+    SELECT s.track, max(w.start_ns) AS until_ns
+    FROM single AS s
+    JOIN (
+        FROM busy
+        WHERE stream IS NOT NULL
+        QUALIFY row_number() OVER (
+            PARTITION BY track, pid, stream ORDER BY start_ns, end_ns, op_id
+        ) = 1
+    ) AS w ON w.track = s.track AND w.start_ns >= s.first_ns
+    WHERE w.start_ns - greatest(w.api_end_ns, w.busy_until) > threshold('timeline.device_wait_ns')
+        AND 100.0 * coalesce(w.work_ns, 0)
+            < threshold('timeline.contributor_pct') * (w.start_ns - w.api_end_ns)
+    GROUP BY s.track
+),
 annotated AS (
     SELECT
         b.track,
@@ -47,8 +77,11 @@ annotated AS (
         r.name,
         r.start_ns AS host_start_ns,
         coalesce(r.end_ns, 9223372036854775807) AS host_end_ns,
-        b.start_ns AS first_ns,
-        if(e.track IS NULL, b.start_ns, least(b.start_ns, greatest(r.start_ns, e.end_ns))) AS start_ns,
+        coalesce(u.until_ns, b.start_ns) AS first_ns,
+        CASE
+            WHEN e.track IS NULL THEN b.start_ns
+            ELSE coalesce(u.until_ns, least(b.start_ns, greatest(r.start_ns, e.end_ns)))
+        END AS start_ns,
         if(e.track IS NULL, b.end_ns, greatest(b.end_ns, r.end_ns)) AS end_ns,
         NULL::DOUBLE AS match,
         1 AS repeats,
@@ -57,6 +90,7 @@ annotated AS (
     FROM ranges AS r
     JOIN begun AS b USING (report_id, range_id)
     LEFT JOIN earlier AS e ON e.track = b.track
+    LEFT JOIN unrecorded AS u ON u.track = b.track
 ),
 -- Other threads launch as well: the last operation of the last step may belong to them.
 ends AS (
