@@ -49,3 +49,21 @@ def test_a_step_begins_when_unrecorded_work_ends(
         "SELECT start_ns / 1e6, end_ns / 1e6 FROM steps WHERE step IS NOT NULL"
     )
     assert found == [(start_ms, max(end for *_, end in operations))]
+
+
+def test_only_layers_in_the_step_count() -> None:
+    """The capture begins in the layers of the previous step."""
+    db = _step(*((7, call / 10, 40 + 10 * call, 50 + 10 * call) for call in range(10, 16)))
+    db.add(
+        "launch_loops",
+        {"pid": 1, "loop": 1, "level": 1, "role": "layer", "source": "period", "iterations": 9,
+         "launches": 2.0, "share": 1.0},
+    )  # fmt: skip
+    for number in range(9):
+        start = (80 + 20 * number) * MS
+        db.add(
+            "launch_steps",
+            {"pid": 1, "device": 0, "loop": 1, "run": 1, "step": number, "repeats": 1, "period": 2,
+             "start_ns": start, "end_ns": start + 20 * MS, "host_start_ns": 0, "host_end_ns": 0},
+        )  # fmt: skip
+    assert db.rows("SELECT iterations, usual FROM loops WHERE role = 'layer'") == [(9, 3)]

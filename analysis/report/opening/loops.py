@@ -17,21 +17,21 @@ _LEAST_PCT = 10
 
 _PARTS = """
     WITH steps AS (
-        SELECT loop, unit, iterations, coalesce(variable, true) AS variable FROM loops
+        SELECT loop, unit, coalesce(variable, true) AS variable FROM loops
         WHERE report_id = {report} AND {device} AND {process} AND role = 'step'
         ORDER BY loop
         LIMIT 1
     ),
     inner_loops AS (
         SELECT
-            l.unit, l.role, coalesce(l.usual, l.iterations / s.iterations) AS usual,
+            l.unit, l.role, l.usual,
             if(s.variable, l.fewest, NULL) AS fewest, if(s.variable, l.most, NULL) AS most,
             l.median_ns, l.launches, l.share_pct
         FROM loops AS l
         JOIN steps AS s
             ON if(s.loop = 0, l.parent IS NULL, l.parent = s.loop)
         WHERE l.report_id = {report} AND {device} AND {process} AND l.role IN ('inner', 'layer')
-            AND l.share_pct >= {least} AND coalesce(l.usual, l.iterations / s.iterations) >= 2
+            AND l.share_pct >= {least} AND l.usual >= 2
             -- A pause alone occurs between layers as well.
             AND (l.role = 'layer' OR l.evidence != 'pause')
         QUALIFY row_number() OVER (

@@ -16,7 +16,8 @@
 -- launches DOUBLE: median number of kernel and graph launches per iteration; NULL for ranges
 -- variable BOOLEAN: whether iterations differ in the number of inner iterations; NULL for ranges
 -- fewest BIGINT: smallest number of iterations in one iteration of the parent; NULL for outermost loops
--- usual DOUBLE: median number of iterations in one iteration of the parent; NULL for outermost loops
+-- usual DOUBLE: median number of iterations in one iteration of the parent; for outermost loops, mean number
+--   in a step that ranges mark, NULL without
 -- most BIGINT: largest number of iterations in one iteration of the parent; NULL for outermost loops
 -- median_ns DOUBLE: median time from one iteration's start to the next iteration's start on the GPU, ns
 -- start_ns BIGINT: start of the first operation of the loop, ns
@@ -45,6 +46,23 @@ named AS (
         evidence LIKE '%readback%' AND evidence LIKE '%sampling%' AND evidence NOT LIKE '%input%' AS tokens
     FROM _loops
 ),
+marked AS (
+    SELECT s.report_id, s.pid, k.cuda_device AS device, s.start_ns, s.end_ns
+    FROM _process_steps AS s
+    JOIN _tracks AS k ON k.track = s.track AND k.pid = s.pid
+    WHERE s.source != 'period'
+),
+in_steps AS (
+    SELECT i.report_id, i.pid, i.loop, sum(i.repeats) / any_value(n.steps) AS usual
+    FROM launch_steps AS i
+    ASOF JOIN marked AS m
+        ON m.report_id = i.report_id AND m.pid = i.pid AND m.device = i.device
+            AND m.start_ns <= i.start_ns
+    JOIN (SELECT report_id, pid, device, count(*) AS steps FROM marked GROUP BY ALL) AS n
+        ON n.report_id = i.report_id AND n.pid = i.pid AND n.device = i.device
+    WHERE i.start_ns < m.end_ns
+    GROUP BY i.report_id, i.pid, i.loop
+),
 batches AS (
     SELECT DISTINCT l.report_id, l.pid, l.loop
     FROM named AS l
@@ -71,7 +89,7 @@ SELECT
     l.launches,
     l.variable = 1 AS variable,
     l.fewest,
-    l.usual,
+    if(l.parent IS NULL, n.usual, l.usual) AS usual,
     l.most,
     t.median_ns,
     t.start_ns,
@@ -86,6 +104,7 @@ JOIN _tracks AS k
     ON k.report_id = t.report_id AND k.pid = t.pid AND k.cuda_device IS NOT DISTINCT FROM t.device
 JOIN _gpus AS g USING (track)
 LEFT JOIN batches AS b USING (report_id, pid, loop)
+LEFT JOIN in_steps AS n USING (report_id, pid, loop)
 UNION ALL
 SELECT
     g.report_id,
