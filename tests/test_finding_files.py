@@ -184,12 +184,20 @@ def test_steps_that_allocate() -> None:
     assert advised == [(gain, ["allocation"])]
 
 
+@pytest.mark.parametrize("name", ["cudaMallocAsync", "cuMemAllocFromPoolAsync", "hipMalloc"])
+def test_steps_that_wait_for_a_pool_or_hip(name: str) -> None:
+    """A pool that gave its memory back maps it anew."""
+    db = _steps([(name, 5, 7)])
+    ((share, functions),) = db.rows("SELECT share_pct, functions FROM allocation_findings")
+    assert (share, functions.split()[0]) == (pytest.approx(20, abs=0.1), name)
+
+
 @pytest.mark.parametrize(
     "calls",
     [
         [],
         [("cudaMalloc", 1, 3)],  # beside the kernel
-        [("cudaMallocAsync", 5, 7), ("cudaMemcpy", 5, 7)],
+        [("cudaFreeAsync", 5, 7), ("cudaMemcpy", 5, 7)],
         [("cudaMalloc", 5, 5.1)],
     ],
 )

@@ -33,9 +33,11 @@ allocation = "steps allocated no device memory and the GPU never waited for a la
 [techniques.allocate_once]
 technique = "Allocate device memory before the loop, or from a pool"
 detail = """\
-cudaMalloc and cudaFree are slow on the host, and cudaFree waits for the device. Allocate buffers once and \
-use them in every step, or use stream-ordered allocation from a pool (cudaMallocAsync with a release \
-threshold). A caching allocator that allocates in every step has run out of memory or is fragmented: use \
+cudaMalloc and cudaFree are slow on the host, and cudaFree waits for the device. Allocate buffers once \
+and use them in every step, or use stream-ordered allocation from a pool (cudaMallocAsync). By default, \
+the pool gives free memory back to the system at each synchronization, and the next allocation maps it \
+anew: set cudaMemPoolAttrReleaseThreshold of the pool to the memory that it may keep. A caching \
+allocator that allocates in every step has run out of memory or is fragmented: use \
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fewer distinct sizes or a smaller batch."""
 check_first = """\
 Which NVTX range contains the calls (api_calls, nvtx_range). In PyTorch, also check \
@@ -54,7 +56,10 @@ WITH calls AS (
         WHERE kind = 'api'
             AND (
                 is_allocating(name)
-                OR regexp_matches(name, '^cu(da)?(Free|MemFree|MemRelease)(_v\d+)?$')
+                OR regexp_matches(
+                    name,
+                    '^(cu(da)?|hip)(Free|MemFree|MemRelease|(Malloc|MemAlloc)(FromPool)?Async)(_v\d+)?$'
+                )
             )
     )
 ),
