@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
 from perfpipe.store import Store
+from perfpipe.units import format_bytes
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 
@@ -191,23 +192,28 @@ def test_out_of_memory(query_of: Callable[..., Query]) -> None:
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(parameters=_SIZES, activations=_SIZES)
+@given(parameters=_SIZES, activations=_SIZES, steps=st.integers(1, 2))
 def test_larger_batch(
-    query_of: Callable[..., Query], parameters: list[int], activations: list[int]
+    query_of: Callable[..., Query], parameters: list[int], activations: list[int], steps: int
 ) -> None:
-    """The largest batch that fits is the largest for which the program itself fits."""
-    one, two = Training(Allocator()), Training(Allocator())
-    one.run(parameters, activations, steps=2)
+    """The largest batch that fits is the largest for which the program itself fits.
+
+    Its first step allocates the state of the optimizer, and the second one holds it.
+    """
+    one, whole, two = Training(Allocator()), Training(Allocator()), Training(Allocator())
+    one.run(parameters, activations, steps=steps)
+    whole.run(parameters, activations, steps=2)
     two.run(parameters, [2 * size for size in activations], steps=2)
     content = snapshot(one.allocator)
     peak = used_at_most(two)
     for capacity, fits in ((peak, "yes"), (peak - 1, "no")):
         content["perfpipe"] = {"devices": [{"name": "a GPU", "memory_bytes": capacity}]}
-        ((double, source, factor, said),) = query_of(content)(
-            "SELECT double_bytes, capacity_source, factor, fits_double FROM snapshot_batch"
+        ((later, double, source, factor, said),) = query_of(content)(
+            "SELECT later_peak_bytes, double_bytes, capacity_source, factor, fits_double "
+            "FROM snapshot_batch"
         )
-        assert (double, source, said) == (peak, "gpu", fits)
-        if capacity < used_at_most(one):
+        assert (later, double, source, said) == (used_at_most(whole), peak, "gpu", fits)
+        if capacity < used_at_most(whole):
             assert factor is None
         else:
             assert (factor >= 2) == (fits == "yes")
@@ -278,3 +284,16 @@ def test_what_the_report_says(cli: Cli, tmp_path: Path) -> None:
     assert "An allocation of 8.4 MB at train.py:60 fails: tensors use " in verdict
     assert "Memory from train.py:77 grows by 2.1 MB per step" in verdict
     assert "for optimizer state" in verdict and "train.py:77 with " in verdict
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_snapshot_of_the_first_step_says_what_later_ones_need(
+    cli: Cli, tmp_path: Path, steps: int
+) -> None:
+    program = Training(Allocator())
+    program.run([8 * MIB], [80 * MIB, 80 * MIB], steps=steps)
+    path = write(tmp_path / "a.pickle", snapshot(program.allocator))
+    assert cli("report", path, "--md", "-") == 0
+    needed = used_at_most(program) + (16 * MIB if steps == 1 else 0)
+    told = f"from the start: they need about {format_bytes(needed)}."
+    assert (told in " ".join(cli.out.split())) == (steps == 1)

@@ -33,6 +33,9 @@ _WORDS = {
 #: Categories of the sentence about the peak, and lines that grow.
 _PARTS, _GROWING = 3, 2
 
+#: How many times the peak later steps need before the report says so.
+_MORE = 1.01
+
 
 class Peak(NamedTuple):
     """The peak of the GPU with the highest peak."""
@@ -170,10 +173,18 @@ def _fragmented(peak: Peak) -> Iterator[str]:
 
 
 def _larger(scope: Scope, peak: Peak) -> Iterator[str]:
-    """Yield whether a batch of twice the size fits, under which assumption."""
-    columns = "double_bytes, capacity_bytes, capacity_source, fits_double, factor, unknown_bytes"
+    """Yield what later steps need, and whether a batch of twice the size fits if what holds."""
+    columns = (
+        "later_peak_bytes, double_bytes, capacity_bytes, capacity_source, fits_double, factor, "
+        "unknown_bytes"
+    )
     rows = _rows(scope, peak, columns, "snapshot_batch", "scaling_bytes > 0")
-    for double, capacity, source, fits, factor, unknown in rows:
+    for later, double, capacity, source, fits, factor, unknown in rows:
+        if later > _MORE * peak.bytes:
+            yield (
+                "The optimizer allocates its state in this snapshot, and later steps hold it "
+                f"from the start: they need about {format_bytes(later)}."
+            )
         assumed = "if activations and temporary memory scale with the batch"
         if unknown:
             assumed += f", and {format_bytes(unknown)} of unknown use does not"

@@ -139,6 +139,7 @@ BATCH = _SnapshotTable(
     (
         *GPU,
         Col("peak_bytes", "Peak", "bytes"),
+        Col("later_peak_bytes", "Peak of later steps", "bytes"),
         Col("scaling_bytes", "Scales with the batch", "bytes"),
         Col("unknown_bytes", "Unknown use", "bytes"),
         Col("double_bytes", "Peak with twice the batch", "bytes"),
