@@ -252,6 +252,25 @@ def test_copies_against_their_links(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "busy_us", "told"),
+    [("python tracing", 2, True), ("py-spy", 2, False), ("python tracing", 90, False)],
+)
+def test_recording_every_python_call_slows_the_host(source: str, busy_us: int, told: bool) -> None:
+    db = Tiny()
+    for call in range(20):
+        at = 100_000 * (call + 1)
+        db.add(
+            "launches",
+            {"pid": 1, "tid": 1, "kind": "kernel", "name": "k", "device": 0, "call_id": call,
+             "api_start_ns": at, "api_end_ns": at + 5000,
+             "start_ns": at + 6000, "end_ns": at + 6000 + 1000 * busy_us},
+        )  # fmt: skip
+    db.add("host_samples", {"time_ns": 0, "pid": 1, "tid": 1, "source": source})
+    ((notes,),) = db.rows("SELECT notes FROM timeline_bottleneck")
+    assert any("every Python call" in note for note in notes) == told
+
+
+@pytest.mark.parametrize(
     ("gpu", "operation", "expected"),
     [
         ("NVIDIA H200", "[CUDA memcpy Device-to-Device]", ("DRAM", 2.4e12)),

@@ -168,6 +168,11 @@ explained AS (
         list_filter([r.note] || coalesce(l.texts, []) || [
             m.text,
             CASE
+                WHEN r.bound IN ('launch_overhead', 'host') AND t.report_id IS NOT NULL
+                    THEN 'every Python call was recorded (with_stack=True), which slows the host: '
+                        || 'without this, the GPU waits less for the host'
+            END,
+            CASE
                 WHEN r.bound = 'compute' AND m.text IS NULL
                     AND r.report_id IN (SELECT report_id FROM reports WHERE kind = 'nsys')
                     THEN 'the GPU is busy with kernels; only ncu or sampled GPU metrics (nsys profile '
@@ -177,6 +182,7 @@ explained AS (
     FROM ranked AS r
     LEFT JOIN losses AS l USING (report_id)
     LEFT JOIN sampled AS m USING (report_id, device)
+    LEFT JOIN (SELECT DISTINCT report_id FROM host_samples WHERE is_traced(source)) AS t USING (report_id)
 )
 SELECT
     report_id,
