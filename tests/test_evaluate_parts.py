@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from perfpipe.errors import InputError
 from perfpipe.pipelines.evaluate.block import Evaluate, Tolerance
 from perfpipe.pipelines.evaluate.bounds import Bound, bound_of
 from perfpipe.pipelines.evaluate.candidates import copied, parameters
+from perfpipe.pipelines.evaluate.checking import cause
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.history import attempt_of
 from perfpipe.pipelines.evaluate.problem import Case, Problem
-from perfpipe.pipelines.evaluate.result import Evidence, Judgement, Score, Status, graded
+from perfpipe.pipelines.evaluate.result import Evidence, Found, Judgement, Score, Status, graded
 from perfpipe.pipelines.evaluate.static import look
 from perfpipe.pipelines.evaluate.timing import Timing, TooShort, score
 from perfpipe.pipelines.evaluate.tolerance import EPSILON, Allowed, allowed, difference
@@ -402,3 +404,30 @@ def test_a_score_is_by_the_statistics_of_the_gate(torch: Any) -> None:
         timing, case, "base", {"": samples["base"], "base": samples[""]}, Bound(None), None
     )
     assert slow.verdict == "slower"
+
+
+@pytest.mark.parametrize(
+    ("device", "wrong", "status"),
+    [
+        ("cuda", lambda paced, _: paced, Status.CHEATING),
+        ("cuda", lambda paced, call: True, Status.WRONG),
+        ("cuda", lambda paced, call: call == 0, Status.WRONG),
+        ("cuda", lambda paced, call: False, Status.WRONG),
+        ("cpu", lambda paced, _: paced, Status.WRONG),
+    ],
+    ids=["whenever late", "always", "the next time", "never again", "on a CPU"],
+)
+def test_only_what_is_wrong_whenever_inputs_are_late_is_another_stream(
+    device: str, wrong: Callable[[bool, int], bool], status: Status
+) -> None:
+    found = Found(Status.WRONG, Evidence("wrong result", "y[0] is 1", case="m=1"))
+    calls: list[bool] = []
+
+    def call(*, paced: bool) -> None:
+        calls.append(paced)
+        if wrong(paced, len(calls) - 1):
+            raise found
+
+    told = cause(found, device, call)
+    assert told.status == status
+    assert told is found or told.evidence[0].kind == "other streams"
