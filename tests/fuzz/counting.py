@@ -119,7 +119,7 @@ def _csv(path: Path, manifest: Manifest) -> Differences:
         # What a program prints without a line break may stand before the header.
         if row and (row[0] == "ID" or row[0].endswith('"ID"')):
             header, last = row, None
-        elif header and len(row) > 1 and row[0]:
+        elif header and 2 * len(row) > len(header) and row[0]:
             key = (row[1], row[0])
             launches += "Metric Name" not in header or key != last
             last = key
