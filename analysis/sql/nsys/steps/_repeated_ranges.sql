@@ -17,11 +17,14 @@ WITH processes AS (
 stems AS (
     SELECT
         name,
-        if(regexp_matches(name, '\d'), regexp_replace(name, '\d+', '#', 'g'), NULL) AS stem,
+        CASE WHEN regexp_matches(name, '\d') AND NOT is_no_step(name)
+            THEN regexp_replace(name, '\d+', '#', 'g')
+        END AS stem,
         regexp_extract_all(name, '\d+') AS numbers
     FROM _names
     -- A module or an operator of PyTorch is a part of a step; ranges of a compiler or a profiler are none.
-    WHERE kind = 'range' AND NOT is_part(name) AND NOT is_compiling(name) AND NOT is_no_step(name)
+    WHERE kind = 'range' AND NOT is_part(name) AND NOT is_compiling(name)
+        AND (regexp_matches(name, '\d') OR NOT is_no_step(name))
 ),
 named AS (
     SELECT r.report_id, r.pid, r.tid, r.name, r.start_ns, r.end_ns, r.range_id, r.first_call, r.calls,
