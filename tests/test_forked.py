@@ -283,7 +283,8 @@ def test_a_py_spy_that_cannot_sample_is_one_sentence(
     monkeypatch.setattr(pyspy, "_is_restricted", lambda: False)
     (tmp_path / "forks.py").write_text(FORKS)
     with sampling_forks(tmp_path, wanted=True) as forks:
-        assert run([sys.executable, str(tmp_path / "forks.py"), "2"], env=forks.env, timeout=60).ok
+        # On a busy machine it takes seconds until the processes are seen.
+        assert run([sys.executable, str(tmp_path / "forks.py"), "6"], env=forks.env, timeout=60).ok
     (note,) = forks.notes
     assert expected in note
     assert "workers of a DataLoader" in note
@@ -414,7 +415,7 @@ def test_a_run_records_what_the_workers_of_a_dataloader_do(
         ).fetchall()
     assert len({pid for _, pid, _ in found}) == 2
     whole = sum(ns for *_, ns in found)
-    assert whole > 1e9
+    assert whole > 1e8
     assert sum(ns for function, _, ns in found if function == "transform") > 0.5 * whole
     assert "decoy" not in {function for function, *_ in found}
 

@@ -104,4 +104,6 @@ def test_a_page_is_short_until_it_is_unfolded(
 # Those of gemm are the elements of the others, and so many that they take as long as two.
 @pytest.mark.parametrize("name", RECORDINGS[:-1], scope="module")
 def test_nothing_serious_stands_in_the_way_of_access(name: str, visit: Visit) -> None:
-    assert violations(visit(name), {"scrollable-region-focusable", "region"}) == []
+    # No table of ddp_step is too wide for its page.
+    scrolled = {"scrollable-region-focusable"} if name != "ddp_step" else set()
+    assert violations(visit(name), {"region"} | scrolled) == []
