@@ -114,10 +114,11 @@ def _directory(path: Path, manifest: Manifest) -> Differences:
 
 def _csv(path: Path, manifest: Manifest) -> Differences:
     text = _content(path).decode("utf-8-sig", "replace")
+    # What a program prints may stand before the header, also without a line break.
+    text = text[max(text.find('"ID",'), 0) :]
     launches, last, header = 0, None, None
     for row in csv.reader(io.StringIO(text, newline="")):
-        # What a program prints without a line break may stand before the header.
-        if row and (row[0] == "ID" or row[0].endswith('"ID"')):
+        if row and row[0] == "ID":
             header, last = row, None
         elif header and 2 * len(row) > len(header) and row[0]:
             key = (row[1], row[0])
