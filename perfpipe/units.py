@@ -126,7 +126,7 @@ _WORDS = {
     "host": "host-bound idle time",
     "launch_api": "launch API calls",
     "device_wait": "wait on the device",
-    "building": "kernel building",
+    "building": "kernel or graph building",
     "no_work": "waiting for work",
     "loading": "module loading",
     "queued": "queued work",

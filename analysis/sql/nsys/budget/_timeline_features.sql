@@ -10,6 +10,15 @@ WITH slow AS (
     JOIN _gpus AS t USING (track)
     GROUP BY t.report_id, t.device
 ),
+-- GPUs of which most of the time for building goes to CUDA graphs.
+graphs AS (
+    SELECT t.report_id, t.device
+    FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
+    JOIN _gpus AS t USING (track)
+    LEFT JOIN _graph_builds AS b USING (track, op_id)
+    GROUP BY t.report_id, t.device
+    HAVING 2 * sum(g.building_ns) FILTER (b.op_id IS NOT NULL) > sum(g.building_ns)
+),
 copied AS (
     SELECT
         report_id,
@@ -131,6 +140,7 @@ SELECT
             ELSE 'eager'
         END,
         if(n.report_id IS NULL, 'framework', 'native'),
+        if(d.report_id IS NULL, 'builds_kernels', 'builds_graphs'),
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         -- Nothing can prefetch the requests of a server.
         CASE
@@ -187,6 +197,7 @@ LEFT JOIN slow AS w USING (report_id, device)
 LEFT JOIN host_input AS i USING (report_id, device)
 LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN own AS n USING (report_id, device)
+LEFT JOIN graphs AS d USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)
 LEFT JOIN bubbles AS l USING (report_id, device)

@@ -1,8 +1,10 @@
--- Idle intervals in which a kernel is built anew (_reloaded). Where this happens, a compiler's ranges are
--- part of it.
+-- Idle intervals in which a kernel is built anew (_reloaded) or a CUDA graph is built (_graph_builds). Where
+-- kernels are built anew, a compiler's ranges are part of it.
 -- @materialize
 CREATE VIEW _rebuilt AS
 FROM _reloaded
+UNION
+FROM _graph_builds
 UNION
 SELECT n.track, n.op_id
 FROM _gap_names AS n

@@ -1,0 +1,62 @@
+"""Captures of a program that starts: it captures CUDA graphs, initializes CUDA and loads code."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Tiny
+
+MS = 1_000_000
+
+
+def _program(*calls: tuple[str, float, float, int], kernels: int = 4, apart: int = 1000) -> Tiny:
+    """Make kernels of 1 ms, `apart` ms from one to the next, and calls: name, start and end, ms, thread."""
+    db = Tiny()
+    for n in range(kernels):
+        at = apart * n * MS
+        db.add(
+            "launches",
+            {"pid": 1, "tid": 1, "device": 0, "stream": 7, "kind": "kernel", "name": f"k{n}",
+             "correlation_id": n, "call_id": n, "api_name": "cudaLaunchKernel",
+             "api_start_ns": at - 9000, "api_end_ns": at - 4000, "start_ns": at, "end_ns": at + MS},
+        )  # fmt: skip
+    for name, start, end, tid in calls:
+        db.add(
+            "nsys_api_calls",
+            {
+                "pid": 1,
+                "tid": tid,
+                "name": name,
+                "start_ns": round(start * MS),
+                "end_ns": round(end * MS),
+            },
+        )
+    return db
+
+
+def _causes(db: Tiny) -> dict[str, float]:
+    rows = db.rows("SELECT category, time_ns FROM gpu_time_budget WHERE time_ns > 50 * 1e6")
+    return dict(rows)
+
+
+@pytest.mark.parametrize(
+    ("tid", "begin", "end", "cause"),
+    [
+        (1, 100, 600, "building"),
+        (1, 100, 500, "host"),  # less than half of the interval
+        (2, 100, 600, "host"),  # another thread does not hold up the launching thread
+    ],
+)
+def test_idle_time_while_graphs_are_captured_is_building(
+    tid: int, begin: int, end: int, cause: str
+) -> None:
+    db = _program(
+        ("cudaStreamBeginCapture", begin, begin + 1, tid),
+        ("cudaLaunchKernel", begin + 2, begin + 3, tid),
+        ("cudaStreamEndCapture_v10000", end - 1, end, tid),
+        ("cudaGraphInstantiateWithFlags", end, end + 50, tid),
+        kernels=2,
+    )
+    assert [*_causes(db)] == [cause]
+    advice = [what for (what,) in db.rows("SELECT technique FROM timeline_findings")]
+    assert ("capture_once" in advice) == (cause == "building")
+    assert "build_once" not in advice
