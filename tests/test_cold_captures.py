@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from conftest import Tiny
 
+from perfpipe.analysis.report.opening import steps
+from perfpipe.analysis.report.scope import Scope
+
 MS = 1_000_000
 
 
@@ -60,3 +63,50 @@ def test_idle_time_while_graphs_are_captured_is_building(
     advice = [what for (what,) in db.rows("SELECT technique FROM timeline_findings")]
     assert ("capture_once" in advice) == (cause == "building")
     assert "build_once" not in advice
+
+
+def _cold(**more: int) -> Tiny:
+    return _program(
+        ("cudaMalloc", -20, -10, 1),
+        ("cudaFree", 10, 900, 1),
+        ("cuModuleLoadData", 950, 990, 1),
+        kernels=2,
+        **more,
+    )
+
+
+def test_a_capture_of_a_cold_start_says_so() -> None:
+    """cudaFree initializes a library after the first kernel; then a module is loaded."""
+    db = _cold()
+    found = db.rows("SELECT cold_ns, window_ns, causes FROM cold_start_findings")
+    assert found == [(930 * MS, 1001 * MS, "initialization 890 ms, module loading 40 ms")]
+    assert db.rows("FROM timeline_findings") == []
+    advice = db.rows("SELECT technique FROM recommendations ORDER BY rank LIMIT 1")
+    assert advice == [("capture_warm",)]
+
+
+def test_the_first_screen_of_a_cold_start_is_not_about_the_host() -> None:
+    db = _cold()
+    db.session.use(*steps.VIEWS)
+    part = steps.steps_of(Scope(db.con, ("r",), {"nsys": 1}))
+    assert part is not None
+    assert part.verdict.text == (
+        "The capture holds only start-up or a cold first iteration, not a typical step: start-up "
+        "takes 930 ms of 1 s (initialization 890 ms, module loading 40 ms)"
+    )
+
+
+def test_a_process_that_ran_before_the_capture_does_not_start() -> None:
+    db = _cold()
+    db.add(
+        "nsys_diagnostics",
+        {"pid": 1, "timestamp_ns": -5000 * MS, "text": "CUDA injection initialized successfully."},
+    )
+    assert db.rows("FROM cold_start_findings") == []
+
+
+@pytest.mark.parametrize(("apart", "ends"), [(1000, 400), (100, 90)])
+def test_little_start_up_is_no_cold_start(apart: int, ends: int) -> None:
+    """Less than half of the window, and less than a tenth of a second."""
+    db = _program(("cudaFree", 10, ends, 1), kernels=2, apart=apart)
+    assert db.rows("FROM cold_start_findings") == []

@@ -40,6 +40,7 @@ EMPTY = {
     "allocation_findings",
     "batch_limit_findings",
     "benchmark_loops",
+    "cold_start_findings",
     "device_memory",
     "device_memory_course",
     "device_memory_peak",

@@ -27,6 +27,7 @@ VIEWS = (
     "_launch_names",
     "_totals",
     "benchmark_loops",
+    "cold_start_findings",
     "profile_plan_totals",
     "step_bounds",
     "step_coverage",
@@ -215,6 +216,8 @@ def _timelines(scope: Scope) -> str | None:
     """Return the bound of the GPUs' time, or a benchmark; None without a timeline."""
     if timed := benchmark_of(scope, scope.reports):
         return timed
+    if cold := cold_of(scope, scope.reports):
+        return cold
     rows = rows_of(
         scope.con,
         f"""
@@ -269,6 +272,26 @@ def benchmark_of(scope: Scope, reports: Sequence[str]) -> str:
         f"This is a benchmark with {repetitions:,} timed repetitions; {longest} takes "
         f"{longest_pct:.0f} % of the timed kernel time. Flushing the L2 cache before each "
         f"repetition takes {flush_pct:.0f} % of kernel time"
+    )
+
+
+def cold_of(scope: Scope, reports: Sequence[str]) -> str:
+    """Return what some timelines hold if it is only start-up on each GPU; else an empty text."""
+    rows = rows_of(
+        scope.con,
+        f"""
+        SELECT cold_ns, window_ns, causes
+        FROM analysis_windows LEFT JOIN cold_start_findings USING (report_id, device)
+        WHERE report_id IN {in_list(reports)}
+        ORDER BY cold_ns DESC, report_id, device
+        """,
+    )
+    if not rows or any(cold_ns is None for cold_ns, *_ in rows):
+        return ""
+    cold_ns, window_ns, causes = rows[0]
+    return (
+        f"The capture holds only start-up or a cold first iteration, not a typical step: start-up "
+        f"takes {format_ns(cold_ns)} of {format_ns(window_ns)} ({causes})"
     )
 
 

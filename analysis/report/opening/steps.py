@@ -14,7 +14,7 @@ from perfpipe.analysis.report.opening.jobs import span_of
 from perfpipe.analysis.report.opening.parts import Part
 from perfpipe.analysis.report.ranks import Place, names_of
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of, uncovered
+from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of, cold_of, uncovered
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
@@ -100,6 +100,9 @@ def _of_gpus(scope: Scope, gpus: Sequence[Gpu]) -> Part:
     said = INCOMPLETE if any(gpu.incomplete for gpu in gpus) else ""
     if hardly := _hardly_used(scope, reports, len(gpus)):
         return Part(Fact("", f"{said}{hardly}", source))
+    if cold := cold_of(scope, reports):
+        tiles = (Tile("GPU time", format_ns(first.time_ns), "start-up", source), busy_tile(gpus))
+        return Part(Fact("", f"{said}{cold}", Source("cold_start_findings", reports)), tiles)
     if timed := benchmark_of(scope, reports):
         fact = Fact("", f"{said}{timed}", Source("benchmark_loops", reports))
         return Part(fact, tuple(_reached(scope, reports)))

@@ -1,7 +1,8 @@
 -- Optimization techniques from the knowledge base for each GPU, largest share first: for every category that
 -- takes at least 10 % of the window (launch overhead: 5 %), and for small copies to the host if such copies
 -- are frequent. Each technique has an upper bound on its gain. There are no rows for GPUs that were hardly
--- used or for programs that benchmark kernels. For techniques that speed up kernels, see kernel_findings.
+-- used or only captured while the program starts (cold_start_findings), or for programs that benchmark
+-- kernels. For techniques that speed up kernels, see kernel_findings.
 -- @materialize
 --
 -- report_id VARCHAR: report
@@ -81,6 +82,7 @@ whole AS (
     FROM _timeline_bounds AS b
     JOIN analysis_windows AS v USING (report_id, device)
     ANTI JOIN _idle_captures USING (report_id, device)
+    ANTI JOIN cold_start_findings USING (report_id, device)
     LEFT JOIN copied AS c USING (report_id, device)
     LEFT JOIN behind AS w USING (report_id, device)
     GROUP BY b.report_id, b.device, b.shares

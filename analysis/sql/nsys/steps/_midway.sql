@@ -1,7 +1,7 @@
 -- Processes that used CUDA before the capture began, so that neither their start-up nor the first uses of
 -- their kernels are in it: nsys had prepared them for tracing before, or torch.profiler recorded no first
 -- step (number 0). Where neither is known, a process did so whose recorded calls up to its first launch
--- neither initialize CUDA nor allocate memory.
+-- neither initialize CUDA nor allocate memory; then `known` is false.
 -- @materialize
 CREATE VIEW _midway AS
 WITH prepared AS (
@@ -37,7 +37,7 @@ called AS (
     JOIN nsys_api_calls AS c ON c.report_id = l.report_id AND c.pid = l.pid AND c.start_ns <= l.start_ns
     GROUP BY l.report_id, l.pid
 )
-SELECT l.report_id, l.pid
+SELECT l.report_id, l.pid, p.time_ns IS NOT NULL OR n.step IS NOT NULL AS known
 FROM launched AS l
 LEFT JOIN prepared AS p USING (report_id, pid)
 LEFT JOIN numbered AS n USING (report_id, pid)
