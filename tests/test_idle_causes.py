@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from conftest import Row, Tiny
 
+from perfpipe.analysis.short_names import LONGEST, short_names
+
 HTOD = "[CUDA memcpy Host-to-Device]"
 #: A kernel that cuBLAS chooses when it is called.
 GEMM = "nvjet_tst_128x256_64x6_2x1_2cta_v_bz_TNT"
@@ -162,6 +164,23 @@ def _pipe(db: Case) -> None:
 
 def test_a_thread_that_is_in_a_call_all_the_time_explains_nothing(told: Told) -> None:
     assert _named(told, "pipe") == [("launch_gap", "next operation", GEMM, 11)]
+
+
+#: A kernel of rocBLAS, whose name lists all that it was made for.
+TENSILE = "Cijk_Ailk_Bljk_" + "SBH_MT64x64x32_" * 20
+case("long name")(partial(_loop, before=TENSILE, nvtx_range=":iteration 18"))
+case("range of a domain")(partial(_loop, nvtx_range="model:layer"))
+
+
+def test_a_sentence_has_the_short_name_of_a_kernel_and_the_name_of_a_range(told: Told) -> None:
+    sql = "SELECT largest_gap, idle_in FROM timeline_findings WHERE report_id = $case AND rank = 1"
+    ((largest, idle_in),) = told("long name", sql)
+    short = short_names([[TENSILE]])[TENSILE]
+    assert len(short) <= LONGEST
+    assert largest.startswith(f"900.0 us before {short} in iteration 18")
+    assert f"before {short} (" in idle_in
+    ((largest, _),) = told("range of a domain", sql)
+    assert largest.startswith(f"900.0 us before {GEMM} in model:layer")
 
 
 case("same kernel")(_loop)

@@ -4,6 +4,9 @@ CREATE MACRO nsys_api_name(recorded_name) AS regexp_replace(recorded_name, '_v[0
 -- A range as nsys prints it: domain (empty for the default domain), colon, text.
 CREATE MACRO nsys_range_name(domain, name) AS concat(domain, ':', name);
 
+-- Such a range in a sentence: without the colon if it is in the default domain.
+CREATE MACRO range_text(title) AS regexp_replace(title, '^:', '');
+
 -- Whether ranges of a domain are from a profiler and annotate nothing (PROFILERS in ingest/nsys/ranges.py).
 CREATE MACRO is_of_profiler(domain) AS coalesce(domain = 'GIL Trace', false);
 

@@ -119,14 +119,23 @@ worded AS (
         concat(
             if(g.dur_ns < 1e6, printf('%.1f us', g.dur_ns / 1e3), printf('%.1f ms', g.dur_ns / 1e6)),
             ' before ',
-            o.name,
-            ' in ' || o.nvtx_range,
+            coalesce(n.short_name, o.name),
+            ' in ' || range_text(o.nvtx_range),
             ', after ' || g.sync_name
         ) AS text
     FROM longest AS l
     JOIN _gaps AS g USING (track, op_id)
     JOIN _gpus AS t USING (track)
     JOIN launches AS o ON o.report_id = t.report_id AND o.op_id = g.op_id
+    LEFT JOIN kernel_names AS n
+        ON n.report_id = o.report_id AND n.demangled = coalesce(o.demangled, o.name) AND o.kind = 'kernel'
+),
+-- A function name stands for its only kernel.
+functions AS (
+    SELECT report_id, name, any_value(short_name) AS short_name
+    FROM kernel_names
+    GROUP BY report_id, name
+    HAVING count(*) = 1
 ),
 named AS (
     SELECT
@@ -161,12 +170,13 @@ gap_words AS (
             WHEN 'range of another thread' THEN concat('while another thread is inside `', m.name, '`')
             WHEN 'OS call of another thread' THEN concat('while another thread is in ', m.name)
             WHEN 'ordering call' THEN concat('behind ', m.name)
-            WHEN 'next operation' THEN concat('before ', m.name)
+            WHEN 'next operation' THEN concat('before ', coalesce(f.short_name, m.name))
             ELSE concat('in ', m.name)
         END
         || CASE WHEN m.count > 1 THEN printf(' (%d intervals)', m.count::BIGINT) ELSE '' END AS idle_in
     FROM worded AS w
     LEFT JOIN most AS m USING (report_id, device, bound)
+    LEFT JOIN functions AS f ON f.report_id = m.report_id AND f.name = m.name
 )
 SELECT
     m.report_id,
