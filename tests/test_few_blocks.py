@@ -7,20 +7,24 @@ from typing import Any
 import pytest
 from conftest import Tiny
 
+from perfpipe.analysis.short_names import LONGEST
+
 US = 1_000
 FOUND = "SELECT longest, blocks, threads, kernels, kernel_ns, share_pct, gain_pct FROM few_blocks_findings"
 
 
-def _timeline(*kernels: tuple[str, int, int, int], **more: Any) -> Tiny:
-    """Kernels (name, from, to, blocks) of 32 threads in a block, on a GPU with 100 SMs; times in us."""
+def _timeline(
+    *kernels: tuple[str, int, int, int], block: tuple[int, int] = (8, 4), **more: Any
+) -> Tiny:
+    """Kernels (name, from, to, blocks) on a GPU with 100 SMs; times in us."""
     db = Tiny()
     db.add("nsys_gpus", {"gpu": 0, "name": "G", "sm_count": 100})
     for name, start, end, blocks in kernels:
         spans = {"pid": 1, "device": 0, "start_ns": start * US, "end_ns": end * US, **more}
         db.add("launches", {**spans, "kind": "kernel", "name": name})
         grid = {"grid_x": 1, "grid_y": blocks, "grid_z": 1, "dur_ns": (end - start) * US}
-        block = {"block_x": 8, "block_y": 4, "block_z": 1}
-        db.add("nsys_kernels", {**spans, **grid, **block, "name": name})
+        size = {"block_x": block[0], "block_y": block[1], "block_z": 1}
+        db.add("nsys_kernels", {**spans, **grid, **size, "name": name})
     return db
 
 
@@ -32,6 +36,21 @@ def test_kernels_with_few_blocks_take_their_share() -> None:
     ]
     found = db.rows("SELECT claim, technique, floor, bound_pct FROM findings")
     assert found == [("few_blocks", "fill_sms", "all_sms", pytest.approx(51.6))]
+
+
+def test_a_single_thread_leaves_lanes_idle_as_well() -> None:
+    """One block of one thread: one of 32 lanes on one of 100 SMs."""
+    db = _timeline(("a", 0, 1000, 1), block=(1, 1))
+    ((lanes, gain),) = db.rows("SELECT lanes, gain_pct FROM few_blocks_findings")
+    assert lanes == "31 of 32 lanes"
+    assert gain == pytest.approx(100 * (1 - 1 / 3200))
+    assert db.rows("SELECT claim FROM findings") == [("few_blocks",)]
+
+
+def test_a_long_name_is_short() -> None:
+    name = "Cijk_Ailk_Bljk_" + "SBH_MT64x64x32_" * 20
+    ((longest,),) = _timeline((name, 0, 400, 1)).rows("SELECT longest FROM few_blocks_findings")
+    assert longest.startswith("Cijk_Ailk") and len(longest) <= LONGEST
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,20 @@ CREATE MACRO share_of_pairs(load_part, load_whole, store_part, store_whole) AS
 -- Mean number of threads per warp of a block: below 32 if the size of the block is not a multiple of 32.
 CREATE MACRO threads_per_warp(block_size) AS block_size / nullif(ceil(block_size / 32), 0);
 
+-- Whether a block has less than one warp of threads, or leaves many lanes of its warps without a thread.
+CREATE MACRO is_narrow(block_size) AS
+    threads_per_warp(block_size) < 32
+    AND (block_size < 32 OR 1 - threads_per_warp(block_size) / 32 >= threshold('compute.idle_lane_share'));
+
+-- Lanes of a block's warps that have no thread, as text, such as 28 of 32 lanes.
+CREATE MACRO idle_lanes_text(block_size) AS printf(
+    '%d of %d lanes', (32 * ceil(block_size / 32) - block_size)::BIGINT, (32 * ceil(block_size / 32))::BIGINT
+);
+
+-- Block sizes as text, such as blocks of 4 threads.
+CREATE MACRO blocks_text(block_size) AS
+    printf('blocks of %d %s', block_size::BIGINT, if(block_size = 1, 'thread', 'threads'));
+
 -- Options of ncu that collect the limiter of a bound.
 CREATE MACRO sections_for(bound) AS
     CASE bound

@@ -204,15 +204,8 @@ SELECT
     END AS collect,
     nullif(concat_ws(', ',
         CASE
-            WHEN idle_lanes_pct > 0 AND (
-                block_size < 32 OR idle_lanes_pct >= 100 * threshold('compute.idle_lane_share')
-            ) THEN printf(
-                'blocks of %d %s leave %d of %d lanes idle',
-                block_size::BIGINT,
-                if(block_size = 1, 'thread', 'threads'),
-                (32 * ceil(block_size / 32) - block_size)::BIGINT,
-                (32 * ceil(block_size / 32))::BIGINT
-            )
+            WHEN is_narrow(block_size)
+                THEN printf('%s leave %s idle', blocks_text(block_size), idle_lanes_text(block_size))
         END,
         CASE
             WHEN spills THEN printf(

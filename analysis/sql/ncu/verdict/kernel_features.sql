@@ -50,9 +50,7 @@ shown AS (
             n.operands = 'wide'
         ) AND NOT coalesce(i.fp64_for_floats, false) AS wide,
         i.fp64_for_floats,
-        i.idle_lanes_pct > 0 AND (
-            i.block_size < 32 OR i.idle_lanes_pct >= 100 * threshold('compute.idle_lane_share')
-        ) AS narrow_blocks,
+        is_narrow(i.block_size) AS narrow_blocks,
         w.smem_static + w.smem_dynamic > 0 AS shared,
         w.smem_static + w.smem_dynamic = 0
             AND coalesce(f.tensor_flop, 0) = 0

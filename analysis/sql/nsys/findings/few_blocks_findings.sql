@@ -5,20 +5,22 @@
 -- device BIGINT: physical GPU number
 -- kernels BIGINT: number of launches
 -- kernel_ns BIGINT: sum of the durations of these launches, ns
--- longest VARCHAR: function name of the kernel and grid that takes the most time
+-- longest VARCHAR: short name, as in kernel_names, of the kernel and grid that takes the most time
 -- blocks BIGINT: number of blocks of this kernel
 -- threads BIGINT: number of threads in each of its blocks
+-- lanes VARCHAR: lanes of a block's warps that have no thread, as text; NULL if its warps are full, or nearly
 -- longest_pct DOUBLE: time of this kernel, % of the window
 -- sm_count BIGINT: number of SMs of the GPU
 -- share_pct DOUBLE: kernel_ns as a percentage of the window
 -- gain_pct DOUBLE: upper bound on the gain, %: the time that the kernels would save if their work were
---   spread evenly over all SMs; NULL if several of them run at the same time
+--   spread evenly over all SMs in whole warps; NULL if several of them run at the same time
 /* finding
 claim = "few_blocks"
 says = "runs kernels that have too few blocks for its SMs"
 evidence = """\
 {{ blocks | counted('block') }} of {{ threads | counted('thread') }} in a launch of {{ longest }}, on a \
-GPU with {{ sm_count }} SMs; long kernels with less than one block for every second SM take {{ share }} \
+GPU with {{ sm_count }} SMs{% if lanes %}, where {{ lanes }} of each block have no thread{% endif %}; \
+long kernels with less than one block for every second SM take {{ share }} \
 ({{ kernels | counted('launch') }} of {{ kernel_ns | ns }} in total)"""
 question = "SELECT longest, blocks, threads, sm_count, kernels, kernel_ns, share_pct FROM few_blocks_findings"
 
@@ -27,13 +29,14 @@ time_ns = "kernel_ns"
 launches = "kernels"
 
 [assumes]
-all_sms = "the work of these kernels were spread evenly over all SMs"
+all_sms = "the work of these kernels were spread evenly over all SMs, in whole warps"
 
 [techniques.fill_sms]
 technique = "Launch enough blocks to fill the GPU"
 detail = """\
 A block runs on one SM, so a kernel with fewer blocks than SMs leaves the other SMs idle; with fewer \
-than 32 threads in a block, most lanes of its warps are idle as well. Give each thread one element, or \
+than 32 threads in a block, lanes of its warp are idle as well, and with fewer than four warps, warp \
+schedulers of the SM have nothing to issue. Give each thread one element, or \
 few, in a grid-stride loop (at least two blocks of 128 to 256 threads per SM), split long reductions \
 over several blocks, process several problems in one launch, or run independent kernels on separate \
 streams."""
@@ -43,33 +46,30 @@ difficulty = "low"
 link = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#thread-and-block-heuristics"
 */
 CREATE VIEW few_blocks_findings AS
-WITH sizes AS (
-    SELECT u.track, u.report_id, u.device, coalesce(g.sm_count, r.sm_count) AS sm_count
-    FROM _gpus AS u
-    JOIN reports AS r USING (report_id)
-    LEFT JOIN nsys_gpus AS g ON g.report_id = u.report_id AND g.gpu = u.device
-),
-sparse AS (
+WITH sparse AS (
     SELECT
-        k.track, k.name, coalesce(k.demangled, k.name) AS full_name, k.start_ns, k.end_ns, k.dur_ns,
+        k.track, s.report_id, k.name, coalesce(k.demangled, k.name) AS full_name,
+        k.start_ns, k.end_ns, k.dur_ns,
         k.grid_x * k.grid_y * k.grid_z AS blocks,
         k.block_x * k.block_y * k.block_z AS threads,
         s.sm_count
     FROM _analysed_kernels AS k
-    JOIN sizes AS s USING (track)
+    JOIN _gpu_sms AS s USING (track)
     WHERE k.dur_ns >= threshold('timeline.long_kernel_ns')
         AND k.grid_x * k.grid_y * k.grid_z < s.sm_count * threshold('timeline.few_blocks_share')
 ),
 named AS (
-    SELECT name, full_name, is_communication(name, full_name) AS communicates
-    FROM (SELECT DISTINCT name, full_name FROM sparse)
+    SELECT s.report_id, s.name, s.full_name, coalesce(n.short_name, s.name) AS short_name
+    FROM (SELECT DISTINCT report_id, name, full_name FROM sparse) AS s
+    LEFT JOIN kernel_names AS n ON n.report_id = s.report_id AND n.demangled = s.full_name
+    WHERE NOT is_communication(s.name, s.full_name)
 ),
 -- Only tracks on which such kernels take enough time are searched for other kernels beside them.
 candidates AS (
-    SELECT s.*
+    SELECT s.* REPLACE (n.short_name AS name)
     FROM sparse AS s
-    JOIN named AS n ON n.name = s.name AND n.full_name = s.full_name AND NOT n.communicates
-    JOIN sizes AS g USING (track)
+    JOIN named AS n ON n.report_id = s.report_id AND n.name = s.name AND n.full_name = s.full_name
+    JOIN _gpus AS g USING (track)
     JOIN analysis_windows AS v ON v.report_id = g.report_id AND v.device IS NOT DISTINCT FROM g.device
     QUALIFY 100.0 * sum(s.dur_ns) OVER (PARTITION BY s.track)
         >= threshold('timeline.contributor_pct') * any_value(v.time_ns) OVER (PARTITION BY s.track)
@@ -98,7 +98,8 @@ alone AS (
 alike AS (
     SELECT track, name, blocks, threads, any_value(sm_count) AS sm_count, count(*) AS kernels,
         sum(dur_ns) AS kernel_ns,
-        sum(dur_ns) * (1 - blocks / any_value(sm_count)) AS saved_ns
+        sum(dur_ns) * (1 - blocks / any_value(sm_count) * coalesce(threads_per_warp(threads) / 32, 1))
+            AS saved_ns
     FROM alone
     GROUP BY track, name, blocks, threads
 ),
@@ -127,6 +128,7 @@ SELECT
     s.most.name AS longest,
     s.most.blocks AS blocks,
     s.most.threads AS threads,
+    CASE WHEN is_narrow(s.most.threads) THEN idle_lanes_text(s.most.threads) END AS lanes,
     100.0 * s.most.kernel_ns / v.time_ns AS longest_pct,
     s.most.sm_count AS sm_count,
     100.0 * s.kernel_ns / v.time_ns AS share_pct,
