@@ -57,6 +57,7 @@ EMPTY = {
     "hang_ranks",
     "hang_waits",
     "loop_findings",
+    "narrow_blocks_findings",
     "no_work_findings",
     "operator_gemms",
     "operator_shapes",

@@ -22,7 +22,9 @@ _OF_HOST = {
 }
 
 #: Claims about the code of kernels, which only ncu explains.
-_OF_KERNELS = ("operator", "single_precision", "few_blocks", "compute", "kernel_gap")
+_OF_KERNELS = (
+    "operator", "single_precision", "few_blocks", "narrow_blocks", "compute", "kernel_gap",
+)  # fmt: skip
 
 _OF_RANKS = ("communication", "ranks_wait", "start_skew")
 

@@ -22,7 +22,7 @@ WITH measured AS (
             WHEN finding IN ('launch_overhead', 'host', 'loading', 'sync', 'input') THEN 'host work'
             WHEN finding IN ('communication', 'transfer') THEN finding
             WHEN finding = 'ranks_wait' THEN 'communication'
-            WHEN finding IN ('compute', 'single_precision', 'few_blocks') THEN 'compute'
+            WHEN finding IN ('compute', 'single_precision', 'few_blocks', 'narrow_blocks') THEN 'compute'
         END AS category,
         coalesce(steps_gain_pct, gain_pct) AS own_pct,
         if(steps_gain_pct IS NULL, low_pct, steps_low_pct) AS own_low_pct,
