@@ -28,7 +28,7 @@ torch.profiler, use schedule(wait=1, warmup=2, active=3). With nsys, begin the c
 start itself matters, keep processes alive, and load code ahead of time."""
 check_first = "Whether the program repeats its work, and after how many steps their times settle."
 difficulty = "low"
-link = "https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html"
+link = "https://docs.nvidia.com/nsight-systems/UserGuide/index.html"
 */
 CREATE VIEW cold_start_findings AS
 WITH cold AS (
