@@ -6,14 +6,14 @@ import hashlib
 import platform
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
+from perfpipe import __version__
 
-@cache
+
 def version() -> str:
     """Return perfpipe's version."""
-    return metadata.version("perfpipe")
+    return __version__
 
 
 #: The folders with perfpipe's code, of which some are links, and the suffixes of its files.

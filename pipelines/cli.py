@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from perfpipe import early
+from perfpipe import __version__, early
 from perfpipe.errors import InputError, PerfpipeError, ToolMissing, os_error_sentence
 from perfpipe.pipelines import signals
 from perfpipe.pipelines.lazy import LazyGroup
@@ -88,7 +88,7 @@ MOVED = {
     moved=MOVED,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(package_name="perfpipe")
+@click.version_option(__version__, prog_name="perfpipe")
 def cli() -> None:
     """Profile GPU workloads and report what limits them.
 

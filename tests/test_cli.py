@@ -37,6 +37,25 @@ def test_help_loads_nothing_heavy() -> None:
     assert all(f"\n  {name} " in done.stdout for name in LISTED)
 
 
+def test_a_checkout_that_is_not_installed_runs(tmp_path: Path) -> None:
+    script = (
+        "import importlib.metadata as metadata, sys\n"
+        "def gone(name): raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = metadata.distribution = gone\n"
+        "from perfpipe.pipelines.cli import run_cli; sys.exit(run_cli(sys.argv[1:]))"
+    )
+
+    def answer(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert answer("--version").startswith("perfpipe, version ")
+    answer("run", "--collector", "timing", "--no-report", "--", "true")
+
+
 def _commands(group: Group, path: tuple[str, ...] = ()) -> list[tuple[str, Command]]:
     import click
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from importlib import metadata
 from typing import Any, TypeVar
 
 import anyio
@@ -28,6 +27,7 @@ from perfpipe.pipelines.agents.results import result
 from perfpipe.pipelines.agents.warming import Warming
 from perfpipe.pipelines.agents.wording import plain
 from perfpipe.pipelines.memory import share_memory
+from perfpipe.provenance import version
 from perfpipe.store import Store
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ def make_server(desk: Desk) -> Server[Any]:
 
     return Server(
         "perfpipe",
-        version=metadata.version("perfpipe"),
+        version=version(),
         instructions=pages.instructions(desk.jobs.workloads if desk.jobs else ()),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
