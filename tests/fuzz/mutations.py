@@ -148,16 +148,16 @@ def _table_changed(content: bytes, chance: random.Random) -> bytes:
             )  # fmt: skip
             table = table.set_column(at, name, pa.array([value] * rows, kind))
         case "cell":
-            values = table[name].to_pylist()
             kind = table.schema.field(name).type
             number = chance.choice([n for n in NUMBERS if isinstance(n, int)])
             value = number if pa.types.is_integer(kind) else chance.choice(TEXTS)
-            for row in range(rows):
-                if chance.random() < chance.choice([0.02, 0.2, 1]):
-                    values[row] = chance.choice([value, None])
             try:
+                values = table[name].to_pylist()
+                for row in range(rows):
+                    if chance.random() < chance.choice([0.02, 0.2, 1]):
+                        values[row] = chance.choice([value, None])
                 table = table.set_column(at, name, pa.array(values, kind))
-            except (pa.ArrowException, OverflowError, TypeError):
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):
                 return content
         case "null":
             kind = table.schema.field(name).type
