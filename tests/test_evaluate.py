@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from candidates import BESIDE, BROKEN, CHEATS, CPU_ONLY, HONEST, REFUSED
-from judgedevice import DRIVER_MB, DRIVER_S, ROWS, applicable, device
+from judgedevice import DRIVER_MB, DRIVER_S, ON_GPU, ROWS, applicable, device
 
 from perfpipe.pipelines.evaluate.device import pytorch
 from perfpipe.pipelines.evaluate.judge import Judge, Options
@@ -82,6 +82,17 @@ def _judged(judge: Judge, folder: Path, name: str, source: str) -> Judgement:
         base.mkdir()
         (base / "kernel.py").write_text(HONEST["plain"])
     return judge.judge(at, {"base": base})
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU: set PERFPIPE_TEST_DEVICE=cuda")
+def test_a_judge_gives_its_memory_back(folder: Path) -> None:
+    torch = pytorch()
+    own = loaded(torch, folder / "softmax.yaml", device(), folder)
+    used = torch.cuda.memory_allocated()
+    with Judge.opened(own.problem, own.work, Options(device(), 7, True, 1, 1)) as made:
+        assert _judged(made, folder, "once", HONEST["plain"]).status == Status.CORRECT
+        assert torch.cuda.memory_allocated() > used
+    assert torch.cuda.memory_allocated() <= used
 
 
 @pytest.mark.parametrize("name", applicable(HONEST, CPU_ONLY))

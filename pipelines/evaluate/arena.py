@@ -78,10 +78,14 @@ class Arena:
             whole = torch.empty(_segment(size), dtype=torch.uint8, device=device)
             self._bytes = whole[:size]
             shared = whole.untyped_storage()._share_cuda_()
+            self._counter = shared[4:6]
             self.shared = [part.hex() if isinstance(part, bytes) else part for part in shared]
 
     def close(self) -> None:
         """Give the memory back."""
+        if self.shared:
+            # Killed processes do not count as users that are done, and PyTorch waits for one.
+            self._torch.UntypedStorage._release_ipc_counter_cuda(*self._counter)
         del self._bytes
         os.close(self.file)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from perfpipe.errors import InputError
 from perfpipe.pipelines.evaluate.arena import Arena
+from perfpipe.pipelines.evaluate.block import Sizes
 from perfpipe.pipelines.evaluate.bounds import bound_of
 from perfpipe.pipelines.evaluate.candidates import copied, parameters
 from perfpipe.pipelines.evaluate.checking import (
@@ -64,6 +65,17 @@ class _Copy:
     name: str
     home: Path
     digest: str
+
+
+@dataclass
+class _Timed:
+    """A case that is timed: ms per call of each side, and event times; or why it is too short."""
+
+    case: Case
+    timing: Timing
+    samples: dict[str, list[float]]
+    events: list[float] = field(default_factory=list)
+    short: str = ""
 
 
 class Judge:
@@ -194,20 +206,18 @@ class Judge:
         made = replace(made, reason=f"{made.checked} calls in {made.cases} cases are correct")
         if why := self._untimed(others):
             return replace(made, no_scores=why)
-        scores: list[Score] = []
-        short: list[str] = []
+        timed = [self._to_time(number, sizes, others) for number, sizes in enumerate(block.timing)]
+        launches = self._options.launches or block.launches
         try:
-            for number, sizes in enumerate(block.timing):
-                case = Case(block.dtypes[0], sizes, "", self._options.seed + 7919 * (number + 1))
-                try:
-                    scores += self._timed(case, own, others, say)
-                except TooShort as reason:
-                    short.append(str(reason))
+            for turn in range(launches):
+                self._launch(turn, launches, timed, own, others, say)
         except Found as found:
             return _with(made, found)
         except Ended as ended:
             return _with(made, status_of(ended))
-        return replace(made, scores=tuple(scores), no_scores="; ".join(short) or None)
+        scores = [score for one in timed if not one.short for score in self._scores(one, others)]
+        short = "; ".join(one.short for one in timed if one.short)
+        return replace(made, scores=tuple(scores), no_scores=short or None)
 
     def _untimed(self, others: Sequence[_Copy]) -> str | None:
         if not self._options.timed:
@@ -216,30 +226,48 @@ class Judge:
             return "the workload does not define sizes to time"
         return None if others else "there is no baseline to compare with"
 
-    def _timed(self, case: Case, own: _Copy, others: Sequence[_Copy], say: Say) -> Iterator[Score]:
-        block, options = self.problem.block, self._options
+    def _to_time(self, number: int, sizes: Sizes, others: Sequence[_Copy]) -> _Timed:
+        case = Case(
+            self.problem.block.dtypes[0], sizes, "", self._options.seed + 7919 * (number + 1)
+        )
         timing = Timing(self._torch, self.problem, self.arena, case, self._budget, case.seed)
-        bound = bound_of(self._torch, options.device, self._work, case)
-        samples: dict[str, list[float]] = {"": [], **{other.name: [] for other in others}}
-        events: list[float] = []
-        launches = options.launches or block.launches
-        for turn in range(launches):
-            say(f"{own.name}: {case.label}: launch {turn + 1} of {launches}")
-            with ExitStack() as stack:
-                empty = self._entered(stack, own, bare=True)
-                sides = [Side("", self._entered(stack, own), self._checks())]
-                for other in others:
-                    with blamed(other.name):
-                        sides.append(Side(other.name, self._entered(stack, other), self._checks()))
-                batches = options.batches or block.batches
-                found = timed_launch(timing, sides, empty, batches, turn)
+        return _Timed(case, timing, {"": [], **{other.name: [] for other in others}})
+
+    def _launch(
+        self, turn: int, launches: int, timed: Sequence[_Timed], own: _Copy,
+        others: Sequence[_Copy], say: Say,
+    ) -> None:  # fmt: skip
+        """Add a sample of each case, from processes that time one case after the other."""
+        if all(one.short for one in timed):
+            return
+        with ExitStack() as stack:
+            empty = self._entered(stack, own, bare=True)
+            workers = {"": self._entered(stack, own)}
+            for other in others:
+                with blamed(other.name):
+                    workers[other.name] = self._entered(stack, other)
+            for one in timed:
+                if one.short:
+                    continue
+                say(f"{own.name}: {one.case.label}: launch {turn + 1} of {launches}")
+                sides = [Side(name, worker, self._checks()) for name, worker in workers.items()]
+                batches = self._options.batches or self.problem.block.batches
+                try:
+                    found = timed_launch(one.timing, sides, empty, batches, turn)
+                except TooShort as reason:
+                    one.short = str(reason)
+                    continue
                 for name, ms in found.items():
-                    samples[name].append(ms)
-                events += sides[0].events
-            raise_for_left([empty.left, *(side.worker.left for side in sides)])
-        event = sorted(events)[len(events) // 2] / timing.calls if events else None
+                    one.samples[name].append(ms)
+                one.events += sides[0].events
+        raise_for_left([empty.left, *(worker.left for worker in workers.values())])
+
+    def _scores(self, one: _Timed, others: Sequence[_Copy]) -> Iterator[Score]:
+        bound = bound_of(self._torch, self._options.device, self._work, one.case)
+        events = sorted(one.events)
+        event = events[len(events) // 2] / one.timing.calls if events else None
         for other in others:
-            yield score(timing, case, other.name, samples, bound, event)
+            yield score(one.timing, one.case, other.name, one.samples, bound, event)
 
     def _checks(self) -> Checks:
         return Checks(self._torch, self.problem, self.arena)
