@@ -37,7 +37,7 @@ def identify(path: Path) -> Input:
         if not content.head:
             raise InputError(f"{path}: the file is empty")
     found = _format(content)
-    # Files next to a link are unrelated to its target.
+    # What belongs to a file, such as a journal of SQLite, is next to the target of a link.
     return Input(path, found, FORMATS[found].kind, path.resolve(), compressed)
 
 

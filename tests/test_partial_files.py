@@ -146,3 +146,10 @@ def test_a_directory_without_a_table_says_which(
     shutil.copytree(expand("nsys/gpumetrics_parquetdir"), path)
     (path / f"{table}.parquet").unlink()
     assert said in _said(path, store)[0]
+
+
+def test_an_export_without_messages_of_nsys_may_be_incomplete(
+    edited: Callable[..., Path], store: Store
+) -> None:
+    said, _ = _said(edited("memcpy", "DELETE FROM DIAGNOSTIC_EVENT"), store)
+    assert said == "the export may be incomplete: it has no messages of nsys in DIAGNOSTIC_EVENT"
