@@ -106,10 +106,7 @@ class Arena:
         for slot in slots:
             self._bytes[slot.start : slot.end].fill_(_GUARD_BYTE)
             for place in slot.outputs:
-                tensor = self.tensor(place)
-                byte = poison & 1 if place.made.dtype == "bool" else poison
-                raw = self._torch.full((tensor.element_size(),), byte, dtype=self._torch.uint8)
-                tensor.copy_(raw.view(tensor.dtype)[0])
+                self._poisoned(place).fill_(_byte(place, poison))
 
     def write(self, slot: Slot, values: Sequence[Any]) -> None:
         """Write inputs to their places."""
@@ -140,13 +137,16 @@ class Arena:
         """Return how many bytes of a slot's outputs are no longer the `poison` of `fill`."""
         count = 0
         for place in slot.outputs:
-            byte = poison & 1 if place.made.dtype == "bool" else poison
+            whole, byte = self._poisoned(place), _byte(place, poison)
             for part in chunks(place.bytes):
-                at = slice(place.offset + part.start, place.offset + part.stop)
-                now = self._bytes[at]
+                now = whole[part]
                 if not self._torch.equal(now, self._torch.full_like(now, byte)):
                     count += int((now != byte).sum())
         return count
+
+    def _poisoned(self, place: Place) -> Any:
+        """Return the bytes of an output, which is contiguous."""
+        return self._bytes[place.offset : place.offset + place.bytes]
 
     def words(self, offset: int, size: int) -> list[int]:
         """Return the words that cover `size` bytes from `offset`, aligned, as integers."""
@@ -177,6 +177,11 @@ def laid_out(inputs: Sequence[Made], outputs: Sequence[Made], start: int, spread
         places.append(place)
         start = _aligned(place.offset + place.bytes + GUARD)
     return Slot(begin, tuple(places[: len(inputs)]), tuple(places[len(inputs) :]), start)
+
+
+def _byte(place: Place, poison: int) -> int:
+    """Return the byte that poisons an output: a boolean has only two."""
+    return poison & 1 if place.made.dtype == "bool" else poison
 
 
 def _segment(size: int) -> int:
