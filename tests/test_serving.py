@@ -292,6 +292,18 @@ def test_lines_of_another_load_generator(served: Served, tmp_path: Path) -> None
     assert rows == [(None, "unknown", "command", 6, True)]
 
 
+def test_another_load_generator_gets_a_warm_server_if_there_is_a_body(
+    served: Served, tmp_path: Path
+) -> None:
+    (tmp_path / "load.py").write_text(PRINTS)
+    generator = ("--load", f"{sys.executable} load.py {served.url}", "--warm-up", "2")
+    for load in (False, True):
+        assert served(*generator, load=load) == 0
+        logs = (served.store.runs_dir / served.run.run_id).rglob("plain-warm-up-load.*")
+        assert any(logs) == load
+        assert served.rows("SELECT generator, requests FROM serving_rates") == [("command", 6)]
+
+
 def test_files_of_another_load_generator(served: Served, tmp_path: Path) -> None:
     (tmp_path / "load.py").write_text(WRITES)
     load = f"{sys.executable} load.py {{url}} {{rate}} {{output}}"

@@ -148,7 +148,8 @@ class Serve(_Model):
     body: dict[str, Any] | str | None = Field(
         None,
         description="body of a request: JSON, or a file with one JSON object, or with one per line "
-        "(.jsonl) to send in turn; {prompt:100} in a text becomes 100 random words",
+        "(.jsonl) to send in turn; {prompt:100} in a text becomes 100 random words; with load, the "
+        "body of the warm-up",
     )
     headers: dict[str, str] = Field({}, description="additional headers of a request")
     rate: list[float | str] = Field(
@@ -168,7 +169,10 @@ class Serve(_Model):
         60, gt=0, description="time limit of a request, seconds; a later response is a failure"
     )
     warm_up: int = Field(
-        5, ge=0, description="requests to send one after the other before the first load"
+        5,
+        ge=0,
+        description="requests to send one after the other before the first load; with load, only "
+        "if there are url and body",
     )
     slo: Slo = Field(Slo(), description="objectives of the requests, for the goodput")
     model: ServedModel = Field(
@@ -215,8 +219,8 @@ class Serve(_Model):
                 raise ValueError("say how many requests to send: rate (requests per second)")
         if self.requests is not None and self.duration is not None:
             raise ValueError("requests and for exclude each other")
-        if self.load and self.body is not None:
-            raise ValueError("body is for requests that perfpipe sends, without load")
+        if self.load and self.body is not None and self.url is None:
+            raise ValueError("say where to send body: url (with load, both are for the warm-up)")
         return self
 
     @model_validator(mode="after")

@@ -88,7 +88,8 @@ class Loads:
 
     def __init__(self, context: Context, serve: Serve) -> None:
         self._context, self._serve = context, serve
-        self._bodies = [] if serve.load else bodies_of(serve, context.launcher.cwd)
+        own = serve.body is not None or not serve.load
+        self._bodies = bodies_of(serve, context.launcher.cwd) if own else []
 
     @property
     def rates(self) -> Sequence[float | None]:
@@ -117,7 +118,7 @@ class Loads:
     def warm_up(self, server: Server, phase: str) -> None:
         """Send the requests of the warm-up one after the other; raises if all of them fail."""
         serve = self._serve
-        if serve.load or not serve.warm_up:
+        if not (serve.warm_up and self._bodies):
             return
         self._context.say(f"{phase}: warm-up")
         sending = replace(self._sending(None), requests=serve.warm_up, duration=None)

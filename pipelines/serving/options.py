@@ -132,7 +132,8 @@ _OPTIONS: Mapping[str, dict[str, Any]] = {
     "warm_up": {
         "type": click.IntRange(0),
         "metavar": "N",
-        "help": "Requests to send before the first load (default: 5).",
+        "help": "Requests to send before the first load (default: 5).  With --load, only if there "
+        "are --url and --body.",
     },
     "seed": {
         "type": int,
