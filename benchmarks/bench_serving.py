@@ -24,7 +24,7 @@ import subprocess
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,15 @@ CLASSES = ("prefill", "decode", "mixed", "unknown")
 #: Layers, width and heads of the model; a Llama with so many on a GPU has 1.0e9 parameters.
 LAYERS, WIDTH, HEADS = 16, 2048, 16
 
+#: Size of the cache, which would else take most of the memory, and the tokens of a batch.
+CACHE = ("--cb-num-blocks", "512", "--cb-max-batch-tokens", "2048")
+
 #: Findings to print of each timeline.
 FINDINGS = 4
 
 
-def make_model(folder: Path, *, small: bool) -> int:
-    """Write a Llama with random weights and a tokenizer, and return its number of parameters."""
+def make_model(folder: Path, *, small: bool) -> dict[str, Any]:
+    """Write a Llama with random weights and a tokenizer; returns what it moves and computes."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -77,10 +80,19 @@ def make_model(folder: Path, *, small: bool) -> int:
     model.generation_config.eos_token_id = None
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return sum(one.numel() for one in model.parameters())
+    weights = sum(one.numel() for one in model.parameters())
+    keys = layers * (heads // 4) * (width // heads)
+    return {
+        "weights_gb": 2e-9 * weights,
+        "flops_per_token": 2.0 * weights,
+        "kv_bytes_per_token": 2 * 2 * keys,
+        "dtype": "bf16",
+    }
 
 
-def workload(folder: Path, rates: Sequence[float], seconds: str, fault: str, weights: int) -> Path:
+def workload(
+    folder: Path, rates: Sequence[float], seconds: str, fault: str, model: Mapping[str, Any]
+) -> Path:
     """Write the workload file of a server with its loads."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -95,13 +107,15 @@ def workload(folder: Path, rates: Sequence[float], seconds: str, fault: str, wei
             *client, f"{at}/v1", str(folder / "model"), "{rate}", "{duration}",
             str(folder / "client.jsonl"),
         ],
+        "url": f"{at}/v1/completions",
+        "body": {"model": str(folder / "model"), "prompt": "{prompt:100}", "max_tokens": 8},
         "rate": [*rates],
         "for": seconds,
-        "model": {"weights_gb": 2e-9 * weights, "flops_per_token": 2.0 * weights, "dtype": "bf16"},
+        "model": {**model},
     }  # fmt: skip
     words = [
         *engine, str(folder / "batches.jsonl"), fault,
-        "serve", str(folder / "model"), "--port", port, "--continuous-batching",
+        "serve", str(folder / "model"), "--port", port, "--continuous-batching", *CACHE,
     ]  # fmt: skip
     path = folder / "transformers.yaml"
     content = {"version": 1, "name": f"transformers-{fault}", "command": words, "serve": served}
@@ -226,9 +240,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True)
-    weights = make_model(folder / "model", small=options.small)
+    model = make_model(folder / "model", small=options.small)
     rates = [float(one) for one in options.rates.split(",")]
-    path = workload(folder, rates, options.seconds, options.fault, weights)
+    path = workload(folder, rates, options.seconds, options.fault, model)
     store = Store(folder / "store")
     code = subprocess.run(
         [sys.executable, "-m", "perfpipe", "run", path, "--collector", options.collector,

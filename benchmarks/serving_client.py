@@ -43,9 +43,8 @@ async def request(client: AsyncOpenAI, model: str, at: float, prompt: str) -> di
 
 
 async def load(url: str, model: str, rate: float, seconds: float) -> list[dict[str, Any]]:
-    """Send requests as a Poisson process, after one that warms the server up, and return them."""
+    """Send requests as a Poisson process, and return them."""
     client = AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=120)
-    await request(client, model, time.time(), " ".join(WORDS))
     chance, start, planned = random.Random(11), time.time() + 0.2, []
     at = chance.expovariate(rate)
     while at < seconds:

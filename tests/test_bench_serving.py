@@ -49,7 +49,8 @@ def test_the_class_of_a_batch_comes_from_its_tokens(
 
 @pytest.mark.parametrize("fault", ["none", "limit"])
 def test_its_workload_file_is_valid(bench: Any, fault: str, tmp_path: Path) -> None:
-    read = load_workload(bench.workload(tmp_path, [2.0, 6.0], "14s", fault, 1_000_000_000))
+    model = {"weights_gb": 2.0, "flops_per_token": 2e9, "kv_bytes_per_token": 64, "dtype": "bf16"}
+    read = load_workload(bench.workload(tmp_path, [2.0, 6.0], "14s", fault, model))
     assert read.serve is not None
     assert read.serve.model is not None and read.serve.model.weights_gb == 2
     assert fault in read.command
