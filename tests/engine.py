@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from conftest import Tiny
+
+from perfpipe.ingest.reading import ingest
+from perfpipe.ingest.serving.loads import Load
+from perfpipe.ingest.serving.loads import Request as Served
+from perfpipe.ingest.serving.own import write_loads
+from perfpipe.store import Store
 
 US, MS = 1_000, 1_000_000
 
@@ -329,3 +335,26 @@ def _insert_work(
         _insert(con, "CUPTI_ACTIVITY_KIND_KERNEL", **own, demangledName=name, shortName=name,
                 registersPerThread=32, gridX=64, gridY=1, gridZ=1, blockX=128, blockY=1, blockZ=1,
                 **dict.fromkeys(zero, 0))  # fmt: skip
+
+
+def stored(
+    engine: Engine, export: Path, name: Callable[[Iteration, int], str] | None,
+    model: Mapping[str, float], dtype: str | None = None,
+) -> Store:  # fmt: skip
+    """Return a new store beside an export of nsys, with an engine's events in it and its requests."""
+    plant_in_export(engine, export, name)
+    requests = [
+        Served(**{key: value for key, value in row.items() if key != "request_id"})
+        for row in requests_of(engine)
+    ]
+    load = Load(
+        requests, phase="nsys", rate=engine.rate, arrivals="poisson", generator="perfpipe",
+        window_start_ns=ORIGIN, window_end_ns=ORIGIN + engine.end, capture=export.name,
+        model=dict(model), dtype=dtype,
+    )  # fmt: skip
+    file = export.with_name("requests.jsonl")
+    write_loads(file, [load])
+    store = Store(export.with_name("store"))
+    for path in (export, file):
+        ingest(path, store)
+    return store

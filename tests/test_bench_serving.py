@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT
+from engine import ORIGIN, Engine, stored, words
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +48,27 @@ def test_the_class_of_a_batch_comes_from_its_tokens(
     bench: Any, tokens: list[int], kind: str
 ) -> None:
     assert bench.class_of(tokens) == kind
+
+
+def test_classes_are_compared_with_the_log(
+    bench: Any, edited: Callable[..., Path], tmp_path: Path
+) -> None:
+    engine = Engine(1, requests=12)
+    store = stored(engine, edited("eager_small"), words, {})
+    log = [
+        {
+            "began_ns": ORIGIN + one.host_start,
+            "tokens": [9] * len(one.prefills) + [1] * len(one.decodes),
+        }
+        for one in engine.iterations
+    ]
+    (tmp_path / "batches.jsonl").write_text("\n".join(map(json.dumps, log)))
+    count = len(engine.iterations)
+    said = "\n".join(bench.classes(store, tmp_path))
+    assert f"At 20/s, {count} of {count} are right:" in said
+    decodes = sum(one.kind == "decode" for one in engine.iterations)
+    assert f"| decode | 0 | {decodes} | 0 | 0 |" in said
+    assert bench.findings(store)
 
 
 @pytest.mark.parametrize("fault", ["none", "limit"])

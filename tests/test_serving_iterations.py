@@ -18,8 +18,7 @@ from engine import (
     Iteration,
     numbered,
     plant,
-    plant_in_export,
-    requests_of,
+    stored,
     vllm,
     words,
 )  # fmt: skip
@@ -28,10 +27,6 @@ from hypothesis import strategies as st
 
 from perfpipe.analysis.session import Session
 from perfpipe.analysis.thresholds import thresholds
-from perfpipe.ingest.reading import ingest
-from perfpipe.ingest.serving.loads import Load, Request
-from perfpipe.ingest.serving.own import write_loads
-from perfpipe.store import Store
 
 CLASSES = "SELECT class, evidence FROM serving_iterations"
 few = settings(max_examples=4)
@@ -364,26 +359,11 @@ def test_ranges_that_launch_little_are_none_of_iterations() -> None:
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("name", [None, words])
 def test_an_export_of_nsys(
-    edited: Callable[..., Path], tmp_path: Path, graphs: bool,
-    name: Callable[[Iteration, int], str] | None,
-) -> None:  # fmt: skip
+    edited: Callable[..., Path], graphs: bool, name: Callable[[Iteration, int], str] | None
+) -> None:
     """Loops that perfpipe finds are iterations, unless they are batches of iterations."""
     engine = Engine(1, graphs=graphs)
-    path = edited("eager_small")
-    plant_in_export(engine, path, name)
-    requests = [
-        Request(**{key: value for key, value in row.items() if key != "request_id"})
-        for row in requests_of(engine)
-    ]
-    load = Load(
-        requests, phase="nsys", rate=engine.rate, arrivals="poisson", generator="perfpipe",
-        window_start_ns=ORIGIN, window_end_ns=ORIGIN + engine.end, capture=path.name,
-        model={"weights_gb": 1.5}, dtype="bf16",
-    )  # fmt: skip
-    write_loads(tmp_path / "requests.jsonl", [load])
-    store = Store(tmp_path / "store")
-    for file in (path, tmp_path / "requests.jsonl"):
-        ingest(file, store)
+    store = stored(engine, edited("eager_small"), name, {"weights_gb": 1.5}, "bf16")
     with Session.open(store) as session:
         rows = session.execute(f"{CLASSES}").fetchall()
         declared = session.execute("SELECT weights_bytes, dtype FROM request_loads").fetchall()
