@@ -15,9 +15,9 @@ graphs AS (
     SELECT t.report_id, t.device
     FROM (FROM _gaps SEMI JOIN _analysed USING (track, window_id)) AS g
     JOIN _gpus AS t USING (track)
-    LEFT JOIN _graph_builds AS b USING (track, op_id)
+    LEFT JOIN _built AS b USING (track, op_id)
     GROUP BY t.report_id, t.device
-    HAVING 2 * sum(g.building_ns) FILTER (b.op_id IS NOT NULL) > sum(g.building_ns)
+    HAVING 2 * sum(g.building_ns) FILTER (b.graphs) > sum(g.building_ns)
 ),
 copied AS (
     SELECT

@@ -1,10 +1,7 @@
--- Idle intervals in which a kernel is built anew (_reloaded) or a CUDA graph is built (_graph_builds). Where
--- kernels are built anew, a compiler's ranges are part of it.
+-- Idle intervals in which a kernel is built anew (_reloaded). A compiler's ranges are part of it there.
 -- @materialize
 CREATE VIEW _rebuilt AS
 FROM _reloaded
-UNION
-FROM _graph_builds
 UNION
 SELECT n.track, n.op_id
 FROM _gap_names AS n
