@@ -16,8 +16,8 @@ from conftest import DATA, Cli
 
 from perfpipe.analysis.report.opening.actions import actions_of
 from perfpipe.analysis.report.opening.steps import _rates
+from perfpipe.analysis.report.profiled import of_steps
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import of_steps
 from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
 from perfpipe.runrecord import TaskResult

@@ -10,8 +10,8 @@ from perfpipe.analysis.finding_files import FindingFile
 from perfpipe.analysis.knowledge import techniques
 from perfpipe.analysis.questions import question
 from perfpipe.analysis.report import tried
+from perfpipe.analysis.report.profiled import limiter
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import limiter
 from perfpipe.analysis.rows import records_of, rows_of
 from perfpipe.analysis.sentences import rendered
 from perfpipe.analysis.words import assumption, finding_files, says, word

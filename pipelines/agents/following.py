@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfpipe.analysis.report import verdicts
+from perfpipe.analysis.report import profiled
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.session import Session
 from perfpipe.database import in_list, quote, same
@@ -70,7 +70,7 @@ def open_question(session: Session, scope: Scope) -> tuple[str, str]:
 
 def _is_profiled(scope: Scope) -> bool:
     """Return whether ncu profiled kernels that take time on the timelines."""
-    return scope.profiled and not verdicts.uncovered(scope)
+    return scope.profiled and not profiled.uncovered(scope)
 
 
 def _computes(session: Session, row: Row) -> bool:

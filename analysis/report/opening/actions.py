@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from perfpipe.analysis.report.profiled import uncovered
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import uncovered
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.units import counted
 from perfpipe.viewmodel import Action, Finding, with_bound

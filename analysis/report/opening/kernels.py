@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.profiled import of_profiled, setup_of, verdict_on_kernels
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import of_profiled, setup_of, verdict_on_kernels
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.database import in_list

@@ -12,9 +12,10 @@ from perfpipe.analysis.report.opening import jobs, kernels, loops
 from perfpipe.analysis.report.opening.gpus import Gpu, about, chosen_of, gpus_of, named, reports_of
 from perfpipe.analysis.report.opening.jobs import span_of
 from perfpipe.analysis.report.opening.parts import Part
+from perfpipe.analysis.report.profiled import uncovered
 from perfpipe.analysis.report.ranks import Place, names_of
 from perfpipe.analysis.report.scope import Scope
-from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of, cold_of, uncovered
+from perfpipe.analysis.report.verdicts import INCOMPLETE, benchmark_of, cold_of
 from perfpipe.analysis.rows import rows_of
 from perfpipe.analysis.thresholds import thresholds
 from perfpipe.analysis.words import word
