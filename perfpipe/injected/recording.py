@@ -166,11 +166,8 @@ class _Process:
         self._loss_dtype = ""
         self._accumulates = False  # whether a backward, not only a grad, was seen
         self._outputs: "dict[int, dict[str, Any]]" = {}
-        self._norms: "dict[str, dict[int, float]]" = {
-            "gradients": {},
-            "parameters": {},
-            "updates": {},
-        }
+        kinds = ("gradients", "parameters", "updates")
+        self._norms: "dict[str, dict[int, float]]" = {kind: {} for kind in kinds}
         self._before: "Any" = None  # optimizer that is in its step, and parts of its parameters
         self._tokens: "dict[int, list[int]]" = {}
         self._counts = {"backward": 0, "steps": 0, "calls": 0, "tokens": 0}
