@@ -65,19 +65,19 @@ def test_idle_time_while_graphs_are_captured_is_building(
     assert "build_once" not in advice
 
 
-def _cold(**more: int) -> Tiny:
-    return _program(
-        ("cudaMalloc", -20, -10, 1),
-        ("cudaFree", 10, 900, 1),
-        ("cuModuleLoadData", 950, 990, 1),
-        kernels=2,
-        **more,
-    )
+_NAMES = ("cudaMalloc", "cudaFree", "cuModuleLoadData")
 
 
-def test_a_capture_of_a_cold_start_says_so() -> None:
-    """cudaFree initializes a library after the first kernel; then a module is loaded."""
-    db = _cold()
+def _cold(allocate: str = _NAMES[0], free: str = _NAMES[1], load: str = _NAMES[2]) -> Tiny:
+    return _program((allocate, -20, -10, 1), (free, 10, 900, 1), (load, 950, 990, 1), kernels=2)
+
+
+@pytest.mark.parametrize(
+    "names", [_NAMES, ("hipMalloc", "hipInit", "hipModuleLoadData")], ids=["CUDA", "HIP"]
+)
+def test_a_capture_of_a_cold_start_says_so(names: tuple[str, str, str]) -> None:
+    """The second call initializes a library after the first kernel; then a module is loaded."""
+    db = _cold(*names)
     found = db.rows("SELECT cold_ns, window_ns, causes FROM cold_start_findings")
     assert found == [(930 * MS, 1001 * MS, "initialization 890 ms, module loading 40 ms")]
     assert db.rows("FROM timeline_findings") == []
