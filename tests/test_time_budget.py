@@ -372,6 +372,8 @@ def test_a_single_step_begins_when_the_gpu_has_finished_earlier_work(
         ("cuEventSynchronize", True), ("cudaMemcpy", True), ("cudaMemcpy2D", True),
         ("cuMemcpyDtoH_v2", True), ("cudaMemcpyAsync", False), ("cuMemcpyHtoDAsync_v2", False),
         ("cudaStreamWaitEvent", False), ("cudaLaunchKernel", False), ("cudaMemcpy2DAsync", False),
+        ("hipDeviceSynchronize", True), ("hipMemcpyWithStream", True), ("hipMemcpyDtoH", True),
+        ("hipMemcpyAsync", False), ("hipMemcpyDtoHAsync", False), ("hipExtLaunchKernel", False),
     ],
 )  # fmt: skip
 def test_calls_that_wait_for_the_gpu(name: str, synchronises: bool) -> None:
