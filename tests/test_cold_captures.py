@@ -42,21 +42,25 @@ def _causes(db: Tiny) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("tid", "begin", "end", "cause"),
+    ("tid", "begin", "end", "called_at", "cause"),
     [
-        (1, 100, 600, "building"),
-        (1, 100, 500, "host"),  # less than half of the interval
-        (2, 100, 600, "host"),  # another thread does not hold up the launching thread
+        (1, 100, 600, 300, "building"),
+        (1, 100, 500, 300, "host"),  # less than half of the interval
+        (2, 100, 600, 50, "building"),
+        (2, 100, 500, 50, "host"),
+        (2, 100, 600, 300, "host"),  # the capture does not hold up the launching thread
     ],
 )
 def test_idle_time_while_graphs_are_captured_is_building(
-    tid: int, begin: int, end: int, cause: str
+    tid: int, begin: int, end: int, called_at: int, cause: str
 ) -> None:
+    """The launching thread, which may be another one than that of the capture, calls CUDA once."""
     db = _program(
         ("cudaStreamBeginCapture", begin, begin + 1, tid),
         ("cudaLaunchKernel", begin + 2, begin + 3, tid),
         ("cudaStreamEndCapture_v10000", end - 1, end, tid),
         ("cudaGraphInstantiateWithFlags", end, end + 50, tid),
+        ("cudaEventQuery", called_at, called_at + 1, 1),
         kernels=2,
     )
     assert [*_causes(db)] == [cause]

@@ -1,9 +1,10 @@
 -- Idle intervals during which the host builds (_building), with the part before the launching call that this
--- takes. The launching thread builds; or it waits in an OS call while another thread of its process compiles:
--- other work of the host goes on beside a compilation. An interval of which CUDA graphs take over half counts
--- as a whole (`graphs`). `tried` is true if the compiler itself launches: in its range, or on a thread on
--- which XLA compiles and runs no program. Before such a launch, everything since the compiler began is a part
--- of it, whatever was recorded.
+-- takes. The launching thread builds; or another thread of its process builds a graph while the launching
+-- thread calls no CUDA, or compiles while the launching thread waits in an OS call: other work of the host
+-- goes on beside a compilation. An interval of which CUDA graphs take over half counts as a whole
+-- (`graphs`). `tried` is true if the compiler itself launches: in its range, or on a thread on which XLA
+-- compiles and runs no program. Before such a launch, everything since the compiler began is a part of it,
+-- whatever was recorded.
 -- @materialize
 CREATE VIEW _built AS
 WITH gaps AS (
@@ -28,8 +29,21 @@ waits AS (
     SEMI JOIN compiled USING (report_id, pid, tid)
     WHERE name IN (SELECT name FROM names) AND end_ns - start_ns >= threshold('timeline.named_call_ns')
 ),
+-- Graphs that another thread than the launching one builds.
+elsewhere AS (
+    SELECT t.report_id, t.pid, t.tid, b.kind, b.start_ns, b.end_ns
+    FROM (SELECT DISTINCT report_id, pid, tid, kind FROM gaps) AS t
+    JOIN _building AS b USING (report_id, pid, kind)
+    WHERE b.tid != t.tid AND kind = 'graph'
+),
 spans AS (
     FROM _building SEMI JOIN gaps USING (report_id, pid, tid, kind)
+    UNION ALL
+    SELECT e.*
+    FROM elsewhere AS e
+    ASOF LEFT JOIN (FROM nsys_api_calls SEMI JOIN elsewhere USING (report_id, pid, tid)) AS c
+        ON c.report_id = e.report_id AND c.pid = e.pid AND c.tid = e.tid AND c.start_ns < e.end_ns
+    WHERE coalesce(c.end_ns <= e.start_ns, true)
     UNION ALL
     SELECT w.report_id, w.pid, w.tid, c.kind, greatest(w.start_ns, c.start_ns), least(w.end_ns, c.end_ns)
     FROM waits AS w
