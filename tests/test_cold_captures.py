@@ -41,6 +41,15 @@ def _causes(db: Tiny) -> dict[str, float]:
     return dict(rows)
 
 
+def _capture(begin: int, end: int, tid: int = 1) -> list[tuple[str, float, float, int]]:
+    return [
+        ("cudaStreamBeginCapture", begin, begin + 1, tid),
+        ("cudaLaunchKernel", begin + 2, begin + 3, tid),
+        ("cudaStreamEndCapture_v10000", end - 1, end, tid),
+        ("cudaGraphInstantiateWithFlags", end, end + 50, tid),
+    ]
+
+
 @pytest.mark.parametrize(
     ("tid", "begin", "end", "called_at", "cause"),
     [
@@ -55,18 +64,21 @@ def test_idle_time_while_graphs_are_captured_is_building(
     tid: int, begin: int, end: int, called_at: int, cause: str
 ) -> None:
     """The launching thread, which may be another one than that of the capture, calls CUDA once."""
-    db = _program(
-        ("cudaStreamBeginCapture", begin, begin + 1, tid),
-        ("cudaLaunchKernel", begin + 2, begin + 3, tid),
-        ("cudaStreamEndCapture_v10000", end - 1, end, tid),
-        ("cudaGraphInstantiateWithFlags", end, end + 50, tid),
-        ("cudaEventQuery", called_at, called_at + 1, 1),
-        kernels=2,
-    )
+    query = ("cudaEventQuery", called_at, called_at + 1, 1)
+    db = _program(*_capture(begin, end, tid), query, kernels=2)
     assert [*_causes(db)] == [cause]
+
+
+def test_the_advice_on_captures_is_about_graphs() -> None:
+    db = _program(*_capture(100, 600))
     advice = [what for (what,) in db.rows("SELECT technique FROM timeline_findings")]
-    assert ("capture_once" in advice) == (cause == "building")
+    assert "capture_once" in advice
     assert "build_once" not in advice
+
+
+def test_a_cold_start_may_be_the_capture_of_a_graph() -> None:
+    found = _program(*_capture(100, 600), kernels=2).rows("SELECT causes FROM cold_start_findings")
+    assert found == [("graph capture 550 ms",)]
 
 
 _NAMES = ("cudaMalloc", "cudaFree", "cuModuleLoadData")

@@ -22,6 +22,7 @@ CAUSES = {
     "autotune": "autotuning of kernels",
     "compile_fx": "compilation",
     "cudaSetDevice": "context creation",
+    "cudaGraphInstantiate": "graph capture",
 }
 STEPS = 12
 
@@ -144,6 +145,7 @@ def test_a_context_is_created_before_the_first_kernel(name: str) -> None:
         ("compile_fx", 300, "compilation", "cache_compiled"),
         ("ncclCommInitRank", 300, "communicator", "fewer_communicators"),
         ("cudaMalloc", 300, "allocation", "fewer_allocations"),
+        ("cudaGraphInstantiate", 300, "graph", "keep_alive"),
         ("autotune", 50, "program", "keep_alive"),
     ],
 )

@@ -1,6 +1,7 @@
 -- GPUs whose analyzed window holds at most one iteration, of which at least half is start-up: initialization
--- of CUDA and its libraries, module loading, first uses of kernels, allocation, compilation. Processes that
--- are known to have run before the capture began have no rows, nor have benchmarks and GPUs that mostly work.
+-- of CUDA and its libraries, module loading, first uses of kernels, allocation, compilation, graph capture.
+-- Processes that are known to have run before the capture began have no rows, nor have benchmarks and GPUs
+-- that mostly work.
 --
 -- report_id VARCHAR: report
 -- device BIGINT: physical GPU number

@@ -12,7 +12,7 @@
 -- causes VARCHAR: causes of the start-up time, as text; causes below 2 % are omitted, and other loops are
 --   listed last
 -- cause VARCHAR: largest cause of the start-up time: loading (modules and first uses of kernels), context,
---   allocation, communicator, autotuning or compilation; program if no cause reaches 25 %
+--   allocation, communicator, autotuning, compilation or graph (capture); program if no cause reaches 25 %
 -- technique VARCHAR: key of the technique in the knowledge base
 -- difficulty VARCHAR: difficulty of the technique: low, medium or high
 /* finding
@@ -79,9 +79,9 @@ https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/stream-ord
 [techniques.keep_alive]
 technique = "Keep one process running, or do less work before the first step"
 detail = """\
-Every process creates its own context, loads modules and kernels, and reads its input. Serve many requests \
-from one process, or run several jobs in it. Read weights and data while kernels are loaded. In a long run, \
-start-up hardly matters: profile more steps to confirm."""
+Every process creates its own context, loads modules and kernels, captures graphs, and reads its input. \
+Serve many requests from one process, or run several jobs in it. Read weights and data while kernels are \
+loaded. In a long run, start-up hardly matters: profile more steps to confirm."""
 check_first = """\
 The largest causes (startup_causes), and what the program does during start-up (python -X importtime, \
 py-spy, perf)."""

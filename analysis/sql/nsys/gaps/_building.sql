@@ -1,22 +1,11 @@
--- Time in which threads build what is launched later, as intervals of each kind that do not overlap. For the
--- kind 'graph', a thread captures work in a CUDA graph, which does not run yet, or instantiates a graph. For
--- the kind 'code', it is in ranges of compilers that build the same code again. A range of XLA belongs to the
+-- Time in which threads build what is launched later, as intervals of each kind that do not overlap: CUDA
+-- graphs ('graph'), or the same code again ('code'), in ranges of compilers. A range of XLA belongs to the
 -- compilation of a program that ends next; it counts if the analyzed windows contain three compilations of
 -- this program or more, except for the first one of the process. Ranges of other compilers count if the
 -- process loads modules again and again (_reloaded).
 -- @materialize
 CREATE VIEW _building AS
-WITH names AS (
-    SELECT name, is_capturing(name) AS begins, is_ending(name) AS ends
-    FROM _names
-    WHERE kind = 'api' AND (is_capturing(name) OR is_ending(name) OR is_instantiating(name))
-),
-calls AS (
-    SELECT c.report_id, c.pid, c.tid, c.start_ns, c.end_ns, n.begins, n.ends
-    FROM nsys_api_calls AS c
-    JOIN names AS n ON n.name = c.name
-),
-processes AS (
+WITH processes AS (
     SELECT DISTINCT report_id, pid
     FROM _compilations
     WHERE repeated
@@ -33,14 +22,8 @@ ranges AS (
         AND name IN (SELECT name FROM _names WHERE kind = 'range' AND is_compilation(name))
 ),
 spans AS (
-    SELECT b.report_id, b.pid, b.tid, 'graph' AS kind, b.start_ns, e.end_ns
-    FROM (FROM calls WHERE begins) AS b
-    ASOF JOIN (FROM calls WHERE ends) AS e
-        ON e.report_id = b.report_id AND e.pid = b.pid AND e.tid = b.tid AND e.start_ns >= b.start_ns
-    UNION ALL
-    SELECT report_id, pid, tid, 'graph', start_ns, end_ns
-    FROM calls
-    WHERE NOT begins AND NOT ends
+    SELECT report_id, pid, tid, 'graph' AS kind, start_ns, end_ns
+    FROM _graph_builds
     UNION ALL
     SELECT r.report_id, r.pid, r.tid, 'code', r.start_ns, r.end_ns
     FROM ranges AS r

@@ -1,6 +1,6 @@
 -- Activities of programs before they run steadily: first uses of kernels, module loading, allocation of
--- device memory, contexts, communicators, compilation and autotuning. Loading within a first use counts as
--- first use.
+-- device memory, contexts, communicators, compilation, autotuning and graph capture. Loading within a first
+-- use counts as first use.
 -- @materialize
 CREATE VIEW _occasional_calls AS
 WITH first_uses AS (
@@ -97,6 +97,9 @@ calls AS (
 )
 SELECT report_id, pid, start_ns, end_ns, 'first uses of kernels' AS what
 FROM used
+UNION ALL
+SELECT report_id, pid, start_ns, end_ns, 'graph capture'
+FROM _graph_builds
 UNION ALL
 SELECT c.report_id, c.pid, c.start_ns, c.end_ns, c.what
 FROM calls AS c

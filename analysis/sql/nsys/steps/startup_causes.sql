@@ -7,7 +7,8 @@
 -- process_id BIGINT: process id
 -- cause VARCHAR: first uses of kernels (including loading their code), module loading, allocation of
 --   device memory, context creation, communicator initialization, autotuning of kernels, compilation
---   (without autotuning), other loops (without the time of the other causes) or everything else
+--   (without autotuning), graph capture (and instantiation of CUDA graphs), other loops (without the time of
+--   the other causes) or everything else
 -- calls BIGINT: number of calls, ranges or iterations; NULL for everything else
 -- time_ns BIGINT: host time of the cause, ns; overlapping time within the cause counts once
 -- share_pct DOUBLE: time_ns as a percentage of startup_ns
