@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from perfpipe.units import counted, format_bytes, format_ns, words
+from perfpipe.units import counted, format_bytes, format_ns, request_rate, words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def rendered(template: str, names: Mapping[str, Any]) -> str:
     """Return a template with its names replaced.
 
-    Filters are ns and bytes (numbers with units), counted(noun) and words (of an identifier).
+    Filters are ns, bytes, request_rate (numbers with units), counted(noun), words (of identifiers).
     Raises jinja2.UndefinedError for a name that is not there.
     """
     return environment().from_string(template).render(names)
@@ -27,5 +27,6 @@ def environment() -> Environment:
     from jinja2 import Environment, StrictUndefined
 
     made = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701  plain text
-    made.filters |= {"ns": format_ns, "bytes": format_bytes, "counted": counted, "words": words}
+    made.filters |= {"ns": format_ns, "bytes": format_bytes, "request_rate": request_rate}
+    made.filters |= {"counted": counted, "words": words}
     return made

@@ -143,6 +143,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
+def request_rate(rate: float) -> str:
+    """Return a rate of requests with its unit: 1 request/s, 2.5 requests/s."""
+    return f"{rate:g} {'request' if rate == 1 else 'requests'}/s"
+
+
 def with_article(noun: str) -> str:
     """Return a noun with its article: a step, an iteration."""
     return f"{'an' if noun.startswith(('a', 'e', 'i', 'o')) else 'a'} {noun}"

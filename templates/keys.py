@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from perfpipe.templates.formats import format_value, shorten
-from perfpipe.units import counted, format_ns, words
+from perfpipe.units import counted, format_ns, gpu_name, request_rate, words
 from perfpipe.viewmodel import Column, Section, Table, Value, columns_in
+from perfpipe.visible import visible_line
 
 #: Longest name in a key figure.
 _LONGEST = 60
 
 #: Columns of identifiers, which are shown as words.
 _IDENTIFIERS = ("category", "cause", "reason", "problem", "bound")
+
+#: Columns of the configuration, the GPU and the load of a row, each with its form in a sentence.
+_NAMES: dict[str, Callable[[Any], str]] = {
+    "label": visible_line,
+    "device": gpu_name,
+    "rate": request_rate,
+}
 
 
 def key_of(table: Table) -> str:
@@ -46,12 +57,12 @@ def section_key(section: Section) -> str:
 def _whose(table: Table, cells: dict[str, tuple[Value, Column]]) -> str:
     """Return the configuration, GPU and load of the first row, if other rows have another."""
     names = []
-    for name, said in (("label", "{}"), ("device", "GPU {}"), ("rate", "{} requests/s")):
+    for name, said in _NAMES.items():
         if name in cells:
             value, column = cells[name]
             at = table.columns.index(column)
             if value not in (None, "-") and len({row[at] for row in table.rows}) > 1:
-                names.append(said.format(format_value(value, column.kind)))
+                names.append(said(value))
     return f" ({', '.join(names)})" if names else ""
 
 

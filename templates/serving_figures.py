@@ -7,7 +7,7 @@ from typing import Any
 from perfpipe.templates.bars import Stacks, stacked
 from perfpipe.templates.figures import GREY, Drawing, Mark, Marks, block, entry, points_of, spot
 from perfpipe.templates.formats import format_value, shorten
-from perfpipe.units import format_ns, words
+from perfpipe.units import format_ns, request_rate, words
 from perfpipe.viewmodel import Table
 
 #: Colors and marks of latencies.
@@ -68,7 +68,7 @@ def latencies_figure(table: Table) -> Drawing | None:
                 for at, (rate, ms) in enumerate(known):
                     gid = f"{key}-{quantile}-{at}"
                     spot(axes, (rate, ms), 30, colour, mark, gid)
-                    said = f"{name} {quantile} at {rate:g} requests/s: {format_ns(1e6 * ms)}"
+                    said = f"{name} {quantile} at {request_rate(rate)}: {format_ns(1e6 * ms)}"
                     drawn[gid] = Mark(said, series=name)
             entry(axes, name, colour, mark)
         return drawn
@@ -136,6 +136,6 @@ def _by_load(table: Table, names: tuple[str, ...]) -> list[tuple[str, tuple[Any,
     for row in points_of(table, (*who, *names), (names[0],)):
         *label, rate = row[: len(who)]
         known = [str(name) for name in label if name not in (None, "-", f"rate={rate}")]
-        load = "load" if rate is None else f"{rate:g} requests/s"
+        load = "load" if rate is None else request_rate(rate)
         found.append((", ".join([load, *known]), row[len(who) :]))
     return found

@@ -107,7 +107,7 @@ def test_latency_over_rate_is_without_a_profiler() -> None:
         (4.0, "nsys", 7.0, 7.0, 7.0, 7.0),
     ]
     svg = drawn(*rows).svg("x")
-    assert "TTFT p50 at 1 requests/s: 3 ms" in svg and "TTFT p95 at 4 requests/s: 8 ms" in svg
+    assert "TTFT p50 at 1 request/s: 3 ms" in svg and "TTFT p95 at 4 requests/s: 8 ms" in svg
     assert "7 ms" not in svg and "p95 at 1" not in svg
     assert drawn(rows[1], rows[2]) is None, "one rate without a profiler"
 

@@ -12,6 +12,7 @@ from perfpipe.units import (
     format_bytes,
     format_ns,
     in_unit,
+    request_rate,
 )
 
 
@@ -50,6 +51,11 @@ def test_any_text_is_a_unit(text: str) -> None:
     scale, unit = base_unit(text)
     assert scale > 0
     assert base_unit(unit)[1] == unit
+
+
+def test_one_request_is_no_plural() -> None:
+    rates = [request_rate(rate) for rate in (0.5, 1.0, 2.5, 40.0)]
+    assert rates == ["0.5 requests/s", "1 request/s", "2.5 requests/s", "40 requests/s"]
 
 
 def test_sizes_and_times_for_people() -> None:

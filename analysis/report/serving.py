@@ -9,7 +9,7 @@ from perfpipe.analysis.report import ttft
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
-from perfpipe.units import counted, format_ns
+from perfpipe.units import counted, format_ns, request_rate
 
 #: Views that are read here.
 VIEWS = ("serving_rates", "_labels", *ttft.VIEWS)
@@ -42,7 +42,7 @@ class Rate(NamedTuple):
     @property
     def at(self) -> str:
         """The load as a phrase."""
-        load = "under this load" if self.rate is None else f"at {self.rate:g} requests/s"
+        load = "under this load" if self.rate is None else f"at {request_rate(self.rate)}"
         own = self.label not in (None, f"rate={self.rate}", f"rate={self.rate or 0:g}")
         return f"{load} ({self.label})" if own else load
 

@@ -21,7 +21,7 @@ from perfpipe.pipelines.serving.bodies import bodies_of
 from perfpipe.pipelines.serving.capture import Capture
 from perfpipe.pipelines.serving.client import MOST, Sending
 from perfpipe.pipelines.serving.server import SERVER_ENDED, Server
-from perfpipe.units import counted
+from perfpipe.units import counted, request_rate
 
 #: Failure of a load: its generator failed, or no request succeeded.
 LOAD_FAILED = "load"
@@ -343,7 +343,7 @@ def summary(load: Load) -> str:
     """Return a load in a line: requests and failures."""
     failed = len(load.requests) - answered(load)
     lost = f", {failed:,} failed ({_reason(load)})" if failed else ""
-    rate = "" if load.rate is None else f" at {load.rate:g} requests/s"
+    rate = "" if load.rate is None else f" at {request_rate(load.rate)}"
     under = "without a profiler" if load.phase == "plain" else f"under {load.phase}"
     return f"{under}{rate}: {counted(len(load.requests), 'request')}{lost}"
 

@@ -30,7 +30,7 @@ from perfpipe.pipelines.serving.under_ncu import collect_served
 from perfpipe.pipelines.workload import CollectNsys
 from perfpipe.runrecord import TaskResult
 from perfpipe.store import Store
-from perfpipe.units import format_ns
+from perfpipe.units import format_ns, request_rate
 
 #: The file with the requests of all loads of a configuration.
 REQUESTS = "requests.jsonl"
@@ -212,4 +212,4 @@ class _Session:
 
 
 def _at(load: Load) -> str:
-    return "" if load.rate is None else f" at {load.rate:g} requests/s"
+    return "" if load.rate is None else f" at {request_rate(load.rate)}"

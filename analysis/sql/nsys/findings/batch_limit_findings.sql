@@ -15,7 +15,7 @@
 claim = "batch_limit"
 says = """decodes at most {{ batch | counted('request') }} at a time while other requests wait"""
 evidence = """\
-{% if rate %}at {{ '%g' | format(rate) }} requests/s, {% endif %}{{ iterations | \
+{% if rate %}at {{ rate | request_rate }}, {% endif %}{{ iterations | \
 counted('iteration') }} with a batch of {{ batch }} take {{ share }}; meanwhile \
 {{ '%.1f' | format(waiting) }} requests wait on average"""
 question = """\

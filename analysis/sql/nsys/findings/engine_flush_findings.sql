@@ -13,7 +13,7 @@
 claim = "engine_flushes"
 says = "waits between iterations of the server's engine until files are on disk ({{ name }})"
 evidence = """\
-{% if rate %}at {{ '%g' | format(rate) }} requests/s, {% endif %}{{ calls | counted('call') }} on the \
+{% if rate %}at {{ rate | request_rate }}, {% endif %}{{ calls | counted('call') }} on the \
 engine's thread take {{ flush_ns | ns }} between iterations, {{ share }}"""
 question = "SELECT rate, name, calls, flush_ns, share_pct FROM engine_flush_findings"
 part = "window"

@@ -18,7 +18,7 @@ claim = "engine_host"
 says = """waits for the host between iterations of the server's engine\
 {% if code is not none %}, mostly for {{ code }}{% endif %}"""
 evidence = """\
-{% if rate %}at {{ '%g' | format(rate) }} requests/s, {% endif %}{{ intervals | \
+{% if rate %}at {{ rate | request_rate }}, {% endif %}{{ intervals | \
 counted('interval') }} between iterations with requests in progress take {{ between_ns | ns }} \
 (median {{ median_ns | ns }}), {{ share }}\
 {% if code is not none %}; {{ code }} takes {{ '%.0f' | format(code_pct) }} % of this time{% endif %}"""
