@@ -33,7 +33,7 @@ FEATURES = {
     "graphs_save", "compiled", "eager", "native", "graphs", "ranks_wait", "slow_launches", "input_data",
     "training", "no_training", "requests", "no_requests",
     "has_workers", "no_workers", "pinned", "pageable",
-    "starts_processes", "start_skew", "builds_kernels", "builds_graphs",
+    "starts_processes", "start_skew", "builds_again", "builds_graphs", "builds_once",
     "transfers", "bf16", "fp16",
     "steps", "no_steps", "recurring_copies", "host_copies", "device_copies", "small_copies", "clears",
 }  # fmt: skip

@@ -19,6 +19,15 @@ graphs AS (
     GROUP BY t.report_id, t.device
     HAVING 2 * sum(g.building_ns) FILTER (b.graphs) > sum(g.building_ns)
 ),
+-- GPUs for which the same code is built again and again.
+again AS (
+    SELECT t.report_id, t.device
+    FROM _reloaded
+    JOIN _gpus AS t USING (track)
+    UNION
+    SELECT report_id, device
+    FROM _recompilations
+),
 copied AS (
     SELECT
         report_id,
@@ -140,7 +149,11 @@ SELECT
             ELSE 'eager'
         END,
         if(n.report_id IS NULL, 'framework', 'native'),
-        if(d.report_id IS NULL, 'builds_kernels', 'builds_graphs'),
+        CASE
+            WHEN d.report_id IS NOT NULL THEN 'builds_graphs'
+            WHEN a.report_id IS NOT NULL THEN 'builds_again'
+            ELSE 'builds_once'
+        END,
         CASE WHEN 2 * w.ns >= s.launch_overhead_ns THEN 'slow_launches' END,
         -- Nothing can prefetch the requests of a server.
         CASE
@@ -198,6 +211,7 @@ LEFT JOIN host_input AS i USING (report_id, device)
 LEFT JOIN _compiled_steps AS e USING (report_id, device)
 LEFT JOIN own AS n USING (report_id, device)
 LEFT JOIN graphs AS d USING (report_id, device)
+LEFT JOIN again AS a USING (report_id, device)
 LEFT JOIN copied AS m USING (report_id, device)
 LEFT JOIN ranks AS k USING (report_id, device)
 LEFT JOIN bubbles AS l USING (report_id, device)

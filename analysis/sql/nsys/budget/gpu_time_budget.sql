@@ -22,9 +22,9 @@
 --   call, before the operation started), kernel_gap (idle although the next operation had already been
 --   launched: between graph nodes, streams or dependent kernels), device_wait (idle for more than 500 us
 --   although the next operation had been issued: it waits for its dependencies), building (the host builds a
---   kernel anew in the steps, or captures CUDA graphs), no_work (the program waits for requests), loading
---   (first use of a kernel, module loading), profiler_overhead, edge (before the first or after the last
---   operation in a selected window) or unattributed (no launching call was recorded)
+--   kernel anew in the steps, compiles with XLA, or captures CUDA graphs), no_work (the program waits for
+--   requests), loading (first use of a kernel, module loading), profiler_overhead, edge (before the first or
+--   after the last operation in a selected window) or unattributed (no launching call was recorded)
 -- time_ns BIGINT: time, ns; 0 for categories with no time
 -- share_pct DOUBLE: percentage of the window
 -- note VARCHAR: caveat; NULL if there is none

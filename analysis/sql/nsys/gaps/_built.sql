@@ -17,7 +17,15 @@ WITH gaps AS (
 compiling AS (
     FROM _building WHERE kind = 'code'
 ),
-compiled AS (
+-- Those that end later than all earlier ones of the process: together they are as long as all.
+ends AS (
+    SELECT report_id, pid, kind, start_ns, end_ns
+    FROM compiling
+    QUALIFY coalesce(end_ns > max(end_ns) OVER (
+        PARTITION BY report_id, pid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), true)
+),
+code_gaps AS (
     FROM gaps WHERE kind = 'code'
 ),
 names AS (
@@ -26,7 +34,7 @@ names AS (
 waits AS (
     SELECT report_id, pid, tid, start_ns, end_ns
     FROM nsys_osrt
-    SEMI JOIN compiled USING (report_id, pid, tid)
+    SEMI JOIN code_gaps USING (report_id, pid, tid)
     WHERE name IN (SELECT name FROM names) AND end_ns - start_ns >= threshold('timeline.named_call_ns')
 ),
 -- Graphs that another thread than the launching one builds.
@@ -34,7 +42,7 @@ elsewhere AS (
     SELECT t.report_id, t.pid, t.tid, b.kind, b.start_ns, b.end_ns
     FROM (SELECT DISTINCT report_id, pid, tid, kind FROM gaps) AS t
     JOIN _building AS b USING (report_id, pid, kind)
-    WHERE b.tid != t.tid AND kind = 'graph'
+    WHERE t.kind = 'graph' AND b.tid != t.tid
 ),
 spans AS (
     FROM _building SEMI JOIN gaps USING (report_id, pid, tid, kind)
@@ -47,9 +55,8 @@ spans AS (
     UNION ALL
     SELECT w.report_id, w.pid, w.tid, c.kind, greatest(w.start_ns, c.start_ns), least(w.end_ns, c.end_ns)
     FROM waits AS w
-    JOIN compiling AS c
+    JOIN ends AS c
         ON c.report_id = w.report_id AND c.pid = w.pid AND c.start_ns < w.end_ns AND c.end_ns > w.start_ns
-    WHERE c.tid != w.tid
 ),
 apart AS (
     SELECT * REPLACE (greatest(start_ns, coalesce(max(end_ns) OVER earlier, start_ns)) AS start_ns)
@@ -92,24 +99,15 @@ workers AS (
 ),
 tried AS (
     SELECT g.*
-    FROM compiled AS g
+    FROM code_gaps AS g
     ASOF JOIN compiling AS c
         ON c.report_id = g.report_id AND c.pid = g.pid AND c.tid = g.tid AND c.start_ns <= g.call_ns
     WHERE c.end_ns > g.call_ns
     UNION
     SELECT g.*
-    FROM compiled AS g
+    FROM code_gaps AS g
     SEMI JOIN workers USING (report_id, pid, tid)
     ASOF JOIN _compilations AS c ON c.report_id = g.report_id AND c.pid = g.pid AND c.end_ns >= g.call_ns
-    WHERE c.repeated
-),
--- Where ranges of each process end later than all earlier ones.
-ends AS (
-    SELECT report_id, pid, start_ns, end_ns
-    FROM compiling
-    QUALIFY coalesce(end_ns > max(end_ns) OVER (
-        PARTITION BY report_id, pid ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ), true)
 ),
 found AS (
     SELECT track, op_id, if(kind = 'graph', dur_ns, part_ns) AS built_ns, false AS tried, kind

@@ -1,6 +1,5 @@
 -- Compilations of XLA's modules that run as programs, in the order of their ends. Modules that an autotuner
--- compiles and tries are parts of them. `times` counts the compilations of a module in the analyzed windows;
--- `repeated` is true for all but the first one in the process if they are three or more.
+-- compiles and tries are parts of them. `times` counts the compilations of a module in the analyzed windows.
 -- @materialize
 CREATE VIEW _compilations AS
 WITH ranges AS (
@@ -39,15 +38,11 @@ spans AS (
 inside AS (
     SELECT
         c.report_id, c.pid, c.module, c.start_ns, c.end_ns,
-        row_number() OVER (PARTITION BY c.report_id, c.pid, c.module ORDER BY c.end_ns, c.start_ns) AS place,
         EXISTS (
             FROM spans AS s
             WHERE s.report_id = c.report_id AND s.start_ns < c.end_ns AND s.end_ns > c.start_ns
         ) AS analysed
     FROM compilations AS c
 )
-SELECT
-    *,
-    count(*) FILTER (analysed) OVER (PARTITION BY report_id, pid, module) AS times,
-    place > 1 AND times >= threshold('timeline.loop_repeats') AS repeated
+SELECT *, count(*) FILTER (analysed) OVER (PARTITION BY report_id, pid, module) AS times
 FROM inside;

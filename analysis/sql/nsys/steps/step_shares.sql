@@ -21,7 +21,7 @@
 -- kernel_gap_pct DOUBLE: GPU idle time although the next operation had already been launched, % of the step
 -- device_wait_pct DOUBLE: GPU idle time while issued work waits for something other than the host, % of the
 --   step
--- building_pct DOUBLE: GPU idle time while the host builds a kernel anew or a CUDA graph, % of the step
+-- building_pct DOUBLE: GPU idle time while the host builds kernels or CUDA graphs, % of the step
 -- no_work_pct DOUBLE: GPU idle time while the program waits for requests, % of the step
 -- loading_pct DOUBLE: GPU idle time while the driver loaded code, % of the step
 -- host_pct DOUBLE: GPU idle time while the host launched nothing, % of the step
