@@ -12,6 +12,7 @@ from conftest import Row, Tiny
 from perfpipe.analysis.short_names import LONGEST, short_names
 
 HTOD = "[CUDA memcpy Host-to-Device]"
+DTOH = "[CUDA memcpy Device-to-Host]"
 #: A kernel that cuBLAS chooses when it is called.
 GEMM = "nvjet_tst_128x256_64x6_2x1_2cta_v_bz_TNT"
 STEP = 1_000_000
@@ -387,6 +388,26 @@ def test_a_host_that_waits_for_data_to_copy_is_loading_it(
 ) -> None:
     """A loader's queue is waited for in sem_clockwait; sizes and flags are copied as well."""
     assert _techniques(told, f"loaded {size}", "host")[0] == technique
+
+
+@case("answered")
+def _answered(db: Case) -> None:
+    """The host copies results back before it idles, as for centroids that it computes anew."""
+    _loop(db, HTOD)
+    _copies(db, 200_704)
+    for n in range(12):
+        row = {"pid": 1, "device": 0, "correlation_id": 100 + n,
+               "start_ns": STEP * n + 100_000, "end_ns": STEP * n + 150_000}  # fmt: skip
+        db.add("launches", {"kind": "memcpy", "name": DTOH, "stream": 7, "tid": 1,
+                            "call_id": 100 + n, "api_name": "cudaMemcpyAsync",
+                            "api_start_ns": STEP * n, "api_end_ns": STEP * n + 5000} | row)  # fmt: skip
+        db.add("nsys_memory_ops", {"operation": DTOH, "bytes": 200_704, "dst_kind": "Pageable",
+                                   "src_kind": "Device", "dur_ns": 50_000} | row)  # fmt: skip
+
+
+def test_host_work_on_results_is_not_input_data(told: Told) -> None:
+    assert _named(told, "answered") == [("host", "next operation", HTOD, 11)]
+    assert "data_loading" not in _techniques(told, "answered", "host")
 
 
 COPIED = [

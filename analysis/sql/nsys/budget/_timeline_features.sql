@@ -88,9 +88,10 @@ bubbles AS (
 -- Whether most of the time in which the host launches nothing is spent on input data or on starting
 -- processes.
 host_input AS (
-    -- Copies to the device that are large enough for input data.
-    WITH input_copies AS (
-        SELECT l.report_id, l.op_id
+    -- Copies that are large enough for data.
+    WITH data_copies AS (
+        SELECT l.report_id, l.device, l.op_id, l.end_ns,
+            m.operation LIKE '[CUDA memcpy Host-to-Device%' AS incoming
         FROM nsys_memory_ops AS m
         JOIN launches AS l
             ON l.report_id = m.report_id
@@ -98,7 +99,17 @@ host_input AS (
                 AND l.correlation_id = m.correlation_id
                 AND l.start_ns = m.start_ns
                 AND l.device = m.device
-        WHERE m.operation LIKE '[CUDA memcpy Host-to-Device%' AND m.bytes >= threshold('timeline.input_bytes')
+        WHERE (incoming OR m.operation LIKE '[CUDA memcpy Device-to-Host%')
+            AND m.bytes >= threshold('timeline.input_bytes')
+    ),
+    -- Idle intervals after a copy of data to the host: the host may process the data, and the next copy may
+    -- depend on it.
+    answers AS (
+        SELECT DISTINCT g.track, g.op_id
+        FROM _gaps AS g
+        JOIN _gpus AS t USING (track)
+        JOIN (FROM data_copies WHERE NOT incoming) AS r
+            ON r.report_id = t.report_id AND r.device = t.device AND r.end_ns = g.start_ns
     ),
     host AS (
         -- Input data: ranges and OS calls with such names, or only repeated copies of that size, for which
@@ -120,8 +131,9 @@ host_input AS (
         JOIN _gap_names AS n USING (track, op_id)
         JOIN _gpus AS t USING (track)
         LEFT JOIN _starting_gaps AS s USING (track, op_id)
-        LEFT JOIN input_copies AS i
-            ON i.report_id = t.report_id AND i.op_id = c.op_id
+        LEFT JOIN answers AS a USING (track, op_id)
+        LEFT JOIN data_copies AS i
+            ON i.report_id = t.report_id AND i.op_id = c.op_id AND i.incoming AND a.op_id IS NULL
                 AND (c.kind = 'next operation' OR (c.kind = 'OS call' AND is_waiting(c.name)))
         WHERE c.cause = 'host'
         GROUP BY c.track
