@@ -152,7 +152,8 @@ def _single(
     unknown, never = np.full(len(calls), NONE), np.zeros(len(calls), bool)
     return graph_of(
         Operations(
-            stream, zeros, zeros, begun, ended, call, ints(start)[call], none, zeros,
+            stream, zeros, zeros, begun, ended, call,
+            np.where(call == NONE, NONE, ints(start)[call]), none, zeros,
             categories or ["compute"] * len(ops), [f"k{number}" for number in range(len(ops))],
         ),
         Calls(
@@ -191,6 +192,33 @@ def test_what_another_stream_released_is_inferred_without_events() -> None:
         [(0, 10, 500_000, 0), (1, 700_000, 750_000, 1)], [(0, 0, 5, False), (0, 6, 9, False)]
     )
     assert _said(far, 750_000, 10)[-2:] == [("device_wait", 699_990), ("compute", 50_000)]
+
+
+def test_pages_migrate_for_kernels_and_for_the_host() -> None:
+    """The host reads a result after the kernel: its pages do not wait for those that moved before."""
+    ops = [
+        (0, 10, 900_000, 0),
+        (3, 400, 500, NONE),
+        (3, 900_200, 900_300, NONE),
+        (3, 900_340, 900_400, NONE),
+        (3, 900_450, 900_500, NONE),
+    ]
+    calls = [(0, 0, 5, False), (0, 6, 900_050, True), (0, 900_440, 900_600, False)]
+    graph = _single(ops, calls, ["compute", *["migration"] * 4])
+    assert _said(graph, 900_500, 10) == [
+        ("compute", 899_990),
+        ("sync", 50),
+        ("host", 390),
+        ("cuda_call", 10),
+        ("migration", 50),
+    ]
+    assert _said(graph, 900_400, 10)[2:] == [
+        ("host", 150),
+        ("migration", 100),
+        ("host", 40),
+        ("migration", 60),
+    ]
+    assert _said(graph, 500, 10) == [("compute", 390), ("migration", 100)]
 
 
 def test_a_copy_of_pageable_memory_holds_the_host() -> None:

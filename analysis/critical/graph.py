@@ -121,7 +121,11 @@ class _Builder:
         self.order = self._order()
         self.place = np.empty_like(self.order)
         self.place[self.order] = np.arange(len(self.order))
-        self.by_stream = np.argsort(operations.stream, kind="stable")
+        # Pages migrate on no stream, although profilers give one: nothing there waits for them.
+        self.migrates = operations.call == NONE
+        self.migrates &= np.array([own == "migration" for own in operations.category], bool)
+        self.stream = np.where(self.migrates, NONE, operations.stream)
+        self.by_stream = np.argsort(self.stream, kind="stable")
         # What no call launched was there when it began.
         self.issued = np.where(operations.called == NONE, operations.start, operations.called)
         self.origin = int(self.time.min()) if len(self.time) else 0
@@ -165,6 +169,7 @@ class _Builder:
         self._run()
         self._streams()
         self._launches()
+        self._migrations()
         self._stream_waits()
         self._other_streams()
         self._threads()
@@ -197,7 +202,7 @@ class _Builder:
         """Order the operations of a stream; one that overlaps the next one lets it begin."""
         ops = self.ops
         before, after = self.by_stream[:-1], self.by_stream[1:]
-        same = ops.stream[before] == ops.stream[after]
+        same = (self.stream[before] == self.stream[after]) & (self.stream[after] != NONE)
         before, after = before[same], after[same]
         apart = ops.end[before] <= ops.start[after]
         self.edges.add(self.finish(before[apart]), self.begin(after[apart]), GAP)
@@ -220,10 +225,42 @@ class _Builder:
             self.enter(call[during]), self.begin(self.firsts[during]), CALL, call[during] + self.n
         )
 
+    def _migrations(self) -> None:
+        """Let pages migrate for the work that runs meanwhile, else for the host.
+
+        Nothing launches a migration.  The host works after its last call, or migration, or is in a
+        call.
+        """
+        ops, calls = self.ops, self.calls
+        for gpu in np.unique(ops.gpu[self.migrates]).tolist():
+            own = np.flatnonzero((ops.gpu == gpu) & self.migrates)
+            work = np.flatnonzero((ops.gpu == gpu) & ~self.migrates)
+            at = np.searchsorted(ops.start[work], ops.start[own], side="right") - 1
+            running = _last_open(ops.end[work], at, ops.start[own])
+            during = running != NONE
+            cause = work[running[during]]
+            self.edges.add(self.begin(cause), self.begin(own[during]), OPERATION, cause)
+            own = own[~during]
+            after = np.flatnonzero(ops.end[own[:-1]] <= ops.start[own[1:]]) + 1
+            self.edges.add(self.finish(own[after - 1]), self.begin(own[after]), HOST)
+            called = np.flatnonzero(np.isin(calls.process, ops.process[own]))
+            at = np.searchsorted(calls.start[called], ops.start[own], side="right") - 1
+            inside = _last_open(calls.end[called], at, ops.start[own])
+            within = inside != NONE
+            call = called[inside[within]]
+            self.edges.add(self.enter(call), self.begin(own[within]), CALL, call + self.n)
+            by_end = called[np.argsort(calls.end[called], kind="stable")]
+            at = np.searchsorted(calls.end[by_end], ops.start[own], side="right") - 1
+            begun = (at >= 0) & ~within
+            call = by_end[at[begun]]
+            self.edges.add(
+                self.leave(call), self.begin(own[begun]), HOST, thread=calls.thread[call]
+            )
+
     def _given(self, stream: Ints, when: Ints) -> Ints:
         """Return the last operation that each stream had been given at a time, or NONE."""
         by_stream = self.by_stream
-        streams = self.ops.stream[by_stream]
+        streams = self.stream[by_stream]
         origin = self.origin
         key = (streams << _BITS) + np.maximum(self.issued[by_stream] - origin, 0)
         key = np.maximum.accumulate(key)
@@ -248,7 +285,7 @@ class _Builder:
     def _next_of_stream(self, stream: Ints, last: Ints) -> Ints:
         """Return the operation of each stream after its operation `last`; NONE is the first."""
         by_stream = self.by_stream
-        streams = self.ops.stream[by_stream]
+        streams = self.stream[by_stream]
         place = np.empty(self.n, np.int64)
         place[by_stream] = np.arange(self.n)
         at = np.where(last == NONE, np.searchsorted(streams, stream), NONE)
@@ -270,7 +307,7 @@ class _Builder:
         at = np.searchsorted(key, (ops.gpu << _BITS) + ops.start - origin, side="right") - 1
         before = by_end[np.maximum(at, 0)] if self.n else at
         fits = (at >= 0) & (before != np.arange(self.n))
-        fits &= (ops.gpu[before] == ops.gpu) & (ops.stream[before] != ops.stream)
+        fits &= (ops.gpu[before] == ops.gpu) & (self.stream[before] != self.stream)
         fits &= ops.end[before] > release
         fits &= ops.start - ops.end[before] <= self.limits.near
         fits &= (ops.start - release > self.limits.near) | ~self._is_first()
@@ -458,6 +495,16 @@ class _Builder:
         usual = took[binding & (kind == CALL) & (target < self.n)]
         least[early] = np.minimum(took[early], int(np.median(usual)) if len(usual) else 0)
         return least
+
+
+def _last_open(ends: Ints, at: Ints, times: Ints) -> Ints:
+    """Return which element, up to each place `at`, ends last; NONE if before a time."""
+    if not len(ends):
+        return np.full(len(at), NONE)
+    until = np.maximum.accumulate(ends)
+    which = np.maximum.accumulate(np.where(ends == until, np.arange(len(ends)), 0))
+    place = np.maximum(at, 0)
+    return np.where((at >= 0) & (until[place] > times), which[place], NONE)
 
 
 def _running_max(values: Ints, starts: Flags) -> Ints:

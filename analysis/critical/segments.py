@@ -45,9 +45,12 @@ def columns(step: Step, path: Sequence[Segment]) -> pa.Table:
     # What is neither an operation nor on the host is a gap before an operation.
     precedes = ~works & ~hosts & (before != NONE)
     gap = np.where(precedes, before, NONE)
+    category = [segment.category for segment in path]
+    # Which thread of the host accesses pages that migrate is unknown.
+    on_gpu = works | (gap != NONE) & np.array([name != "host" for name in category], bool)
     process = np.where(works, _at(ops.process, own), _at(ops.process, gap))
     process = np.where(hosts, _at(calls.process, call), process)
-    gpu = np.where(works, _at(ops.gpu, own), _at(ops.gpu, gap))
+    gpu = np.where(on_gpu, _at(ops.gpu, np.where(works, own, gap)), NONE)
     reports = np.array([*(report for report, _ in step.processes), step.report], object)
     everywhere = works & (_at(graph.met, own) != NONE)
     pid, device = (
@@ -55,7 +58,6 @@ def columns(step: Step, path: Sequence[Segment]) -> pa.Table:
         for of, which in ((step.processes, process), (step.gpus, gpu))
     )
     tid = _at(np.array([number for *_, number in step.threads], np.int64), _at(calls.thread, call))
-    category = [segment.category for segment in path]
     named = inside | (hosts & np.array([name == "sync" for name in category], bool))
     names = np.array([*ops.name, *calls.name, None], object)
     name = names[np.where(works, own, np.where(named, call + count, NONE))]

@@ -16,8 +16,8 @@
 -- category VARCHAR: compute, communication, transfer or migration (the GPU works); launch_api (the call that
 --   launches the next operation), queued (from its return to the start of the operation), kernel_gap (between
 --   operations that were launched in time), device_wait (such a time of more than 500 us), host (between
---   calls), sync (from the end of the awaited work to the return of the waiting call), loading or cuda_call
---   (other calls), or unattributed (before anything that was recorded)
+--   calls, or before pages migrate), sync (from the end of the awaited work to the return of the waiting
+--   call), loading or cuda_call (other calls), or unattributed (before anything that was recorded)
 -- name VARCHAR: short name of the kernel, name of the operation or call; NULL for other categories
 -- nvtx_range VARCHAR: innermost NVTX range around the call that launched the operation, or around the launch
 --   that follows
