@@ -265,6 +265,41 @@ def test_nsys_says_why_there_is_no_gpu_work(
     assert MESSAGES[texts[0]] in headline
 
 
+FATAL = "Accelerator Fatal Error: no device code"
+
+#: What a program prints before it ends, and what the headline says of it.
+PRINTED = [
+    (f"{FATAL} --password=hunter2\nRebuild it\n", f"{FATAL} --password=***"),
+    ('Traceback:\n  File "demo.py"\nImportError: no PyInit\n', "ImportError: no PyInit"),
+    (
+        "/opt/env/bin/python: symbol lookup error: /a/lib.so\n",
+        "python: symbol lookup error: lib.so",
+    ),
+    ("step 1 of 3\n", None),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), PRINTED)
+def test_a_program_that_failed_says_why_there_is_no_gpu_work(
+    text: str, line: str | None, edited: Edited, cli: Cli, tmp_path: Path
+) -> None:
+    streams = (
+        "DELETE FROM ProcessStreams",
+        "INSERT INTO StringIds VALUES (9001, '/tmp/pid_1_stderr.log'), (9003, 'pid_1_stdout.log'), "
+        f"(9002, '{text}'), (9004, 'Error: no')",
+        "INSERT INTO ProcessStreams VALUES (1, 9001, 9002), (1, 9003, 9004)",
+    )
+    path = _saying(edited, list(MESSAGES)[1:], *NO_WORK, *streams)
+    assert cli("report", path, "--md", "report.md") == 0, cli.err
+    headline = (tmp_path / "report.md").read_text().split("**")[1].replace("\\", "")
+    if line is None:
+        assert "CUDA profiling might" in headline
+    else:
+        assert headline.startswith(
+            f"No verdict: nsys recorded no GPU work, and the program printed: {line} (first run"
+        )
+
+
 def test_messages_do_not_replace_a_verdict(edited: Edited, cli: Cli, tmp_path: Path) -> None:
     assert cli("report", _saying(edited, list(MESSAGES)), "--md", "report.md") == 0, cli.err
     assert "No verdict" not in (tmp_path / "report.md").read_text()

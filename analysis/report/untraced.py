@@ -1,4 +1,4 @@
-"""Why a timeline has no GPU work, in the words of nsys where it says why."""
+"""Why a timeline has no GPU work, in the words of nsys or the program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from perfpipe.analysis.report.scope import Scope
 from perfpipe.analysis.rows import rows_of
 from perfpipe.database import in_list
+from perfpipe.errors import brief
 from perfpipe.files import packaged
 from perfpipe.units import counted
 
@@ -22,12 +23,14 @@ _NO_CALL = (
     "process that makes them (--trace=cuda)"
 )
 
-#: Maximum number of named calls.
-_CALLS = 3
+#: Maximum number of named calls, and of characters of a printed line.
+_CALLS, _LINE = 3, 200
+
+_DIRECTORIES = re.compile(r"(?<![\w.:/])(/[^\s/:]+)+/")
 
 
 def why_untraced(scope: Scope) -> str:
-    """Return why timelines have no GPU work: nsys's message, the system, or the CUDA calls."""
+    """Return why timelines have no GPU work: messages, the system, or the CUDA calls."""
     if not scope.timeline:
         return "the GPU time by module was recorded alone, without a timeline"
     if not scope.kinds.get("nsys"):
@@ -47,7 +50,13 @@ def _caused(scope: Scope, *, called: bool) -> str:
         SELECT DISTINCT value FROM nsys_environment
         WHERE report_id IN {chosen} AND name = 'SoftwareReleaseVersion' ORDER BY 1
     """
-    texts, releases = ([str(row[0]) for row in rows_of(scope.con, sql)] for sql in (said, systems))
+    printed = f"""
+        SELECT unnest(string_split(value, chr(10))) FROM nsys_environment
+        WHERE report_id IN {chosen} AND source = 'output'
+    """
+    texts, releases, lines = (
+        [str(row[0]) for row in rows_of(scope.con, sql)] for sql in (said, systems, printed)
+    )
     nothing = "nsys recorded no GPU work"
     for cause in _causes():
         if called and cause.get("without_calls"):
@@ -55,6 +64,10 @@ def _caused(scope: Scope, *, called: bool) -> str:
         for text in texts:
             if "says" in cause and re.search(cause["says"], text):
                 return f"{nothing}: {' '.join(text.split()).rstrip('.')} ({cause['helps']})"
+        for line in reversed(lines):
+            if "prints" in cause and re.search(cause["prints"], line):
+                told = brief(_DIRECTORIES.sub("", line), _LINE)
+                return f"{nothing}, and the program printed: {told} ({cause['helps']})"
         for release in releases:
             if "runs_under" in cause and re.search(cause["runs_under"], release):
                 return f"{nothing} under {cause['name']} ({release}): {cause['helps']}"

@@ -14,7 +14,7 @@ from perfpipe.ingest.nsys.columns import EXPORT_META
 from perfpipe.ingest.nsys.door import Door
 from perfpipe.ingest.nsys.export import Export
 from perfpipe.ingest.nsys.resolve import ascending, signed
-from perfpipe.secrets import hide_words
+from perfpipe.secrets import hide, hide_words
 
 #: Major versions of the export schema whose tables this reader knows.
 _KNOWN_MAJORS = ("1", "2", "3")
@@ -45,6 +45,12 @@ EXPORT_FACTS = frozenset(
 )
 VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
+#: Tables of work on GPUs, and how much of a program's error output is kept if they have no rows.
+_WORK = tuple(
+    f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
+)
+_LAST_LINES, _LINE = 20, 500
+
 _ARGUMENT = re.compile(r"(PROCESS_\d+):ARGUMENT_(\d+)")
 
 Fact = tuple[str, str, str | None]
@@ -62,6 +68,7 @@ def write_environment(builder: ReportBuilder, export: Export) -> None:
     facts |= {("capture", n, v) for n, v in capture if CAPTURE_FACTS.fullmatch(n)}
     facts |= {("export", n, v) for n, v in exported if n in EXPORT_FACTS}
     facts |= {f for n, v in [*capture, *system] for f in _allowed_variables(n, v)}
+    facts |= set(_errors_of(export))
     rows = sorted(facts, key=lambda fact: (fact[0], fact[1], fact[2] or ""))
     columns = dict(zip(("source", "name", "value"), zip(*rows, strict=True), strict=False))
     builder.write("nsys_environment", {k: list(v) for k, v in columns.items()}, len(rows))
@@ -90,6 +97,22 @@ def _pairs(export: Export, table: str) -> list[tuple[str, str | None]]:
         (str(n), None if v is None else str(v))
         for n, v in zip(rows["name"].to_pylist(), rows["value"].to_pylist(), strict=True)
     ]
+
+
+def _errors_of(export: Export) -> Iterator[Fact]:
+    """Yield the end of the error output of programs that did no GPU work: it may say why."""
+    if not export.has_rows("ProcessStreams") or any(map(export.has_rows, _WORK)):
+        return
+    strings = export.read("StringIds", ["id", "value"])
+    texts = dict(zip(strings["id"].to_pylist(), strings["value"].to_pylist(), strict=True))
+    streams = export.read("ProcessStreams", ["filenameId", "contentId"])
+    for file, content in zip(*(column.to_pylist() for column in streams.columns), strict=True):
+        if (texts.get(file) or "").endswith("stderr.log"):
+            lines = [
+                line[:_LINE] for line in (texts.get(content) or "").splitlines() if line.strip()
+            ]
+            if lines:
+                yield "output", "stderr", hide("\n".join(lines[-_LAST_LINES:]))
 
 
 def _allowed_variables(name: str, value: str | None) -> list[Fact]:
