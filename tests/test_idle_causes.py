@@ -323,6 +323,28 @@ def test_small_copies_that_the_host_waits_for(told: Told, name: str, begins: int
     assert ("readback",) in told(name, sql)
 
 
+@case("one result")
+def _one_result(db: Case) -> None:
+    """A program without steps that reads one number back at its end."""
+    for n, (name, gap) in enumerate([("a", 0), ("b", 50_000), (DTOH, 10_000), ("c", 50_000)]):
+        at = 200_000 * n + gap
+        kind = "memcpy" if name == DTOH else "kernel"
+        db.add("launches", {"kind": kind, "name": name, "device": 0, "stream": 7, "pid": 1, "tid": 1,
+                            "correlation_id": n, "call_id": n, "start_ns": at, "end_ns": at + 100_000,
+                            "api_start_ns": at - 9000, "api_end_ns": at - 4000})  # fmt: skip
+        if name == DTOH:
+            db.add("nsys_memory_ops", {"pid": 1, "device": 0, "correlation_id": n, "start_ns": at,
+                                       "operation": name, "bytes": 8, "src_kind": "Device",
+                                       "dst_kind": "Pageable"})  # fmt: skip
+
+
+def test_one_result_cannot_be_read_less_often(told: Told) -> None:
+    assert told("one result", "SELECT copies FROM small_readbacks WHERE report_id = $case") == [
+        (1,)
+    ]
+    assert "fewer_readbacks" not in _techniques(told, "one result")
+
+
 def _slow_host(db: Case, loading_ns: int) -> None:
     """A launch every 20 us, each tenth a copy that the host waits for; the GPU works for 1 us."""
     if loading_ns:

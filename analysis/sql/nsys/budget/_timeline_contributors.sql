@@ -10,17 +10,22 @@ large AS (
     FROM parts
     WHERE item.share_pct >= contributor_pct(item.category)
 ),
+-- One or two copies outside of steps are the results of the program, which it cannot read less often.
+readbacks AS (
+    FROM small_readbacks
+    WHERE per_step IS NOT NULL OR copies >= threshold('timeline.readback_copies')
+),
 mostly_readbacks AS (
     -- Waiting that is mostly caused by small copies is reported as such.
     SELECT l.*
     FROM large AS l
-    JOIN small_readbacks AS r USING (report_id, device)
+    JOIN readbacks AS r USING (report_id, device)
     WHERE l.bound = 'sync' AND 2 * r.share_pct >= l.share_pct
 )
 FROM large ANTI JOIN mostly_readbacks USING (report_id, device, bound)
 UNION ALL
 SELECT b.report_id, b.device, b.confidence, b.incomplete, 'readback', r.share_pct
-FROM small_readbacks AS r
+FROM readbacks AS r
 JOIN timeline_bottleneck AS b USING (report_id, device)
 -- Nobody can read the condition of XLA's loops less often.
 ANTI JOIN (FROM _host_loops WHERE kind = 'xla') AS h USING (report_id, device)
