@@ -184,6 +184,16 @@ def test_steps_that_allocate() -> None:
     assert advised == [(gain, ["allocation"])]
 
 
+@pytest.mark.parametrize(("until", "bounds"), [(8.9, []), (6.9, ["host"])])
+def test_a_host_that_only_allocates_does_no_other_work(until: float, bounds: list[str]) -> None:
+    """Of 5 ms without work in each step, the host allocates for nearly all, or for 2.9 ms."""
+    db = _steps([("cudaMalloc", 4, until)])
+    rows = db.rows("SELECT bound FROM timeline_findings WHERE bound = 'host'")
+    assert [bound for (bound,) in rows] == bounds
+    ((first,),) = db.rows("SELECT technique FROM recommendations WHERE rank = 1")
+    assert (first == "allocate_once") == (bounds == [])
+
+
 @pytest.mark.parametrize("name", ["cudaMallocAsync", "cuMemAllocFromPoolAsync", "hipMalloc"])
 def test_steps_that_wait_for_a_pool_or_hip(name: str) -> None:
     """A pool that gave its memory back maps it anew."""

@@ -10,6 +10,24 @@ large AS (
     FROM parts
     WHERE item.share_pct >= contributor_pct(item.category)
 ),
+-- Host-bound idle time in calls that allocate: if little else remains, only allocation_findings reports it.
+named AS (
+    SELECT
+        report_id,
+        device,
+        sum(time_ns) FILTER (kind = 'CUDA call' AND manages_memory(name)) / sum(time_ns) AS share
+    FROM idle_causes
+    WHERE cause = 'host'
+    GROUP BY report_id, device
+),
+mostly_allocation AS (
+    SELECT l.*
+    FROM large AS l
+    JOIN allocation_findings AS a USING (report_id, device)
+    JOIN named AS n USING (report_id, device)
+    WHERE l.bound = 'host'
+        AND l.share_pct - least(a.share_pct, n.share * l.share_pct) < contributor_pct(l.bound)
+),
 -- One or two copies outside of steps are the results of the program, which it cannot read less often.
 readbacks AS (
     FROM small_readbacks
@@ -22,7 +40,9 @@ mostly_readbacks AS (
     JOIN readbacks AS r USING (report_id, device)
     WHERE l.bound = 'sync' AND 2 * r.share_pct >= l.share_pct
 )
-FROM large ANTI JOIN mostly_readbacks USING (report_id, device, bound)
+FROM large
+ANTI JOIN mostly_readbacks USING (report_id, device, bound)
+ANTI JOIN mostly_allocation USING (report_id, device, bound)
 UNION ALL
 SELECT b.report_id, b.device, b.confidence, b.incomplete, 'readback', r.share_pct
 FROM readbacks AS r

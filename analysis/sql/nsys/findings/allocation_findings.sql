@@ -54,13 +54,7 @@ WITH calls AS (
         SELECT name
         FROM _names
         WHERE kind = 'api'
-            AND (
-                is_allocating(name)
-                OR regexp_matches(
-                    name,
-                    '^(cu(da)?|hip)(Free|MemFree|MemRelease|(Malloc|MemAlloc)(FromPool)?Async)(_v\d+)?$'
-                )
-            )
+            AND manages_memory(name)
     )
 ),
 functions AS (
