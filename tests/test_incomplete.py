@@ -300,6 +300,18 @@ def test_a_program_that_failed_says_why_there_is_no_gpu_work(
         )
 
 
+def test_lost_events_are_not_taken_for_missing_calls(
+    edited: Edited, cli: Cli, tmp_path: Path
+) -> None:
+    """Some calls were recorded, and nsys says that others were not."""
+    said = "Not all CUDA events might have been collected."
+    assert cli("report", _saying(edited, [said], *NO_WORK[:3]), "--md", "report.md") == 0, cli.err
+    headline = (tmp_path / "report.md").read_text().split("**")[1]
+    assert headline.startswith(
+        f"No verdict: nsys recorded no GPU work: {said.rstrip('.')} (collect"
+    )
+
+
 def test_messages_do_not_replace_a_verdict(edited: Edited, cli: Cli, tmp_path: Path) -> None:
     assert cli("report", _saying(edited, list(MESSAGES)), "--md", "report.md") == 0, cli.err
     assert "No verdict" not in (tmp_path / "report.md").read_text()
