@@ -14,6 +14,8 @@ from conftest import DATA, Cli
 from perfpipe.analysis.session import Session
 from perfpipe.ingest.reading import ingest
 from perfpipe.manifest import Manifest
+from perfpipe.pipelines.agents.marking import marking_of
+from perfpipe.pipelines.agents.wording import MARKS
 from perfpipe.store import Store
 
 Edited = Callable[..., Path]
@@ -298,6 +300,9 @@ def test_a_program_that_failed_says_why_there_is_no_gpu_work(
         assert headline.startswith(
             f"No verdict: nsys recorded no GPU work, and the program printed: {line} (first run"
         )
+        with Session.open(Store(tmp_path / "store")) as session:
+            marked = marking_of(session).sentence(headline) or ""
+        assert MARKS[0] in marked.partition("printed: ")[2].partition(" (first run")[0]
 
 
 def test_lost_events_are_not_taken_for_missing_calls(

@@ -38,7 +38,7 @@ OWN = {
     "nsys_memory_usage": {"operation", "kind"},
     "nsys_gpus": {"uuid", "bus_location", "cc"},
     "nsys_diagnostics": {"severity", "source"},
-    "nsys_environment": {"source", "name", "value"},  # no answer shows them
+    "nsys_environment": {"source", "name", "value"},  # answers show those in _printed
     "launches": {"kind", "range_source", "no_range_reason"},
     "launch_loops": {"role", "source", "evidence", "why"},
     "launch_steps": {"boundary"},

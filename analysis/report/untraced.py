@@ -15,7 +15,7 @@ from perfpipe.files import packaged
 from perfpipe.units import counted
 
 #: Views that are read here.
-VIEWS = ("nsys_api_calls", "nsys_diagnostics", "nsys_environment", "reports")
+VIEWS = ("nsys_api_calls", "nsys_diagnostics", "nsys_environment", "_printed", "reports")
 
 #: The reason if nothing else is known.
 _NO_CALL = (
@@ -50,10 +50,7 @@ def _caused(scope: Scope, *, called: bool) -> str:
         SELECT DISTINCT value FROM nsys_environment
         WHERE report_id IN {chosen} AND name = 'SoftwareReleaseVersion' ORDER BY 1
     """
-    printed = f"""
-        SELECT unnest(string_split(value, chr(10))) FROM nsys_environment
-        WHERE report_id IN {chosen} AND source = 'output'
-    """
+    printed = f"SELECT line FROM _printed WHERE report_id IN {chosen}"
     texts, releases, lines = (
         [str(row[0]) for row in rows_of(scope.con, sql)] for sql in (said, systems, printed)
     )

@@ -78,6 +78,7 @@ PROSE: Mapping[str, tuple[str, ...]] = {
     "ncu_rules": ("title", "message"),
     "ncu_source": ("text",),
     "nsys_diagnostics": ("text",),
+    "_printed": ("line",),
     "run_tasks": ("error", "failure"),
     "trials": ("why", "results_why"),
     "request_loads": ("ended_by",),
