@@ -382,6 +382,25 @@ def test_calls_that_wait_for_the_gpu(name: str, synchronises: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "allocates", "manages"),
+    [
+        ("cudaMalloc", True, True), ("cudaMallocPitch", True, True), ("cuMemAlloc_v2", True, True),
+        ("cudaMallocArray", True, True), ("cudaMalloc3DArray", True, True),
+        ("cuArray3DCreate_v2", True, True), ("cuMipmappedArrayCreate", True, True),
+        ("hipMalloc", True, True), ("cudaMallocManaged", True, True), ("cuMemCreate", True, True),
+        ("cudaMallocAsync", False, True), ("cudaFree", False, True), ("cudaFreeArray", False, True),
+        ("cuArrayDestroy", False, True), ("cudaMallocFromPoolAsync", False, True),
+        ("cudaFreeAsync", False, True), ("cudaMallocHost", False, False),
+        ("cudaFreeHost", False, False), ("cudaArrayGetInfo", False, False),
+    ],
+)  # fmt: skip
+def test_calls_that_allocate_and_free(name: str, allocates: bool, manages: bool) -> None:
+    db = Tiny()
+    found = db.rows(f"SELECT is_allocating('{name}'), manages_memory('{name}')")
+    assert found == [(allocates, manages)]
+
+
+@pytest.mark.parametrize(
     ("name", "step"),
     [
         ("step 3", True),

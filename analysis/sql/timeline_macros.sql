@@ -93,7 +93,9 @@ CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', '
 CREATE MACRO manages_memory(name) AS
     is_allocating(name)
     OR regexp_matches(
-        name, '^(cu(da)?|hip)(Free|MemFree|MemRelease|(Malloc|MemAlloc)(FromPool)?Async)(_v\d+)?$'
+        name,
+        '^(cu(da)?|hip)(Free(Mipmapped)?(Array)?|MemFree|MemRelease|(Mipmapped)?ArrayDestroy|'
+        || '(Free|MemFree|(Malloc|MemAlloc)(FromPool)?)Async)(_v\d+)?$'
     );
 
 -- Whether small copies to the host come before launch overhead: several in a step rule out a graph of it.
