@@ -23,6 +23,11 @@ _NO_CALL = (
     "process that makes them (--trace=cuda)"
 )
 
+_NO_OPERATION = (
+    "the trace contains no kernel and no copy that ran on a GPU: the program used only the CPU, or "
+    "the profiler did not record the GPU"
+)
+
 #: Maximum number of named calls, and of characters of a printed line.
 _CALLS, _LINE = 3, 200
 
@@ -34,7 +39,7 @@ def why_untraced(scope: Scope) -> str:
     if not scope.timeline:
         return "the GPU time by module was recorded alone, without a timeline"
     if not scope.kinds.get("nsys"):
-        return "the trace contains no kernel and no copy that ran on a GPU"
+        return _NO_OPERATION
     calls = _calls(scope)
     return _caused(scope, called=calls is not None) or calls or _NO_CALL
 
