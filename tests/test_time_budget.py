@@ -390,7 +390,7 @@ def test_calls_that_wait_for_the_gpu(name: str, synchronises: bool) -> None:
         ("hipMalloc", True, True), ("cudaMallocManaged", True, True), ("cuMemCreate", True, True),
         ("cudaMallocAsync", False, True), ("cudaFree", False, True), ("cudaFreeArray", False, True),
         ("cuArrayDestroy", False, True), ("cudaMallocFromPoolAsync", False, True),
-        ("cudaFreeAsync", False, True), ("cudaMallocHost", False, False),
+        ("cudaFreeAsync", False, False), ("cudaMallocHost", False, False),
         ("cudaFreeHost", False, False), ("cudaArrayGetInfo", False, False),
     ],
 )  # fmt: skip

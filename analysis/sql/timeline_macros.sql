@@ -89,13 +89,13 @@ CREATE MACRO is_work(bound) AS bound IN ('compute', 'communication', 'migration'
 -- Whether idle time stays however the host launches its work: code is loaded or built, requests are awaited.
 CREATE MACRO is_kept(bound) AS bound IN ('loading', 'building', 'device_wait', 'no_work');
 
--- Whether a CUDA call allocates or frees memory of the device.
+-- Whether a CUDA call allocates or frees memory of the device; to free it in stream order takes no time.
 CREATE MACRO manages_memory(name) AS
     is_allocating(name)
     OR regexp_matches(
         name,
         '^(cu(da)?|hip)(Free(Mipmapped)?(Array)?|MemFree|MemRelease|(Mipmapped)?ArrayDestroy|'
-        || '(Free|MemFree|(Malloc|MemAlloc)(FromPool)?)Async)(_v\d+)?$'
+        || '(Malloc|MemAlloc)(FromPool)?Async)(_v\d+)?$'
     );
 
 -- Whether small copies to the host come before launch overhead: several in a step rule out a graph of it.
