@@ -305,6 +305,19 @@ def test_a_program_that_failed_says_why_there_is_no_gpu_work(
         assert MARKS[0] in marked.partition("printed: ")[2].partition(" (first run")[0]
 
 
+def test_no_part_of_a_secret_is_stored_where_a_line_is_cut(edited: Edited, store: Store) -> None:
+    """A line is cut after 500 characters."""
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA1bC2"
+    line = f"error: {'a b ' * 122}{token}"
+    path = edited(
+        "memcpy", *NO_WORK, "DELETE FROM ProcessStreams",
+        f"INSERT INTO StringIds VALUES (9001, 'pid_1_stderr.log'), (9002, '{line}')",
+        "INSERT INTO ProcessStreams VALUES (1, 9001, 9002)",
+    )  # fmt: skip
+    found = _query(store, _read(path, store), "SELECT line FROM _printed")
+    assert found and token[:4] not in found[0][0] and len(found[0][0]) <= 500
+
+
 def test_lost_events_are_not_taken_for_missing_calls(
     edited: Edited, cli: Cli, tmp_path: Path
 ) -> None:

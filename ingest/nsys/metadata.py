@@ -108,11 +108,11 @@ def _errors_of(export: Export) -> Iterator[Fact]:
     streams = export.read("ProcessStreams", ["filenameId", "contentId"])
     for file, content in zip(*(column.to_pylist() for column in streams.columns), strict=True):
         if (texts.get(file) or "").endswith("stderr.log"):
-            lines = [
-                line[:_LINE] for line in (texts.get(content) or "").splitlines() if line.strip()
-            ]
+            lines = [line for line in (texts.get(content) or "").splitlines() if line.strip()]
             if lines:
-                yield "output", "stderr", hide("\n".join(lines[-_LAST_LINES:]))
+                # Part of a secret would not look like one.
+                told = hide("\n".join(lines[-_LAST_LINES:])).splitlines()
+                yield "output", "stderr", "\n".join(line[:_LINE] for line in told)
 
 
 def _allowed_variables(name: str, value: str | None) -> list[Fact]:
