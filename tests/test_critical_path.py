@@ -18,6 +18,7 @@ from perfpipe.analysis.critical.events import NONE, Calls, Operations
 from perfpipe.analysis.critical.graph import Graph, graph_of
 from perfpipe.analysis.critical.parts import Edges, Part
 from perfpipe.analysis.critical.path import Segment, categories_of, path_of
+from perfpipe.analysis.critical.reached import last_open, running_max
 from perfpipe.analysis.critical.reading import Step
 from perfpipe.analysis.critical.replay import replay
 from perfpipe.analysis.critical.segments import merged
@@ -379,3 +380,27 @@ def test_slopes_stand_beside_predicted_ones() -> None:
     ]
     assert "outside the measured" in compared(cause, 0.5)
     assert shown.as_data()["predicted_slopes"] == {"launch": 0.97, "collectives": 0.1}
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8))), st.lists(st.integers(-2, 22)))
+def test_the_interval_that_is_open_longest(spans: list[tuple[int, int]], times: list[int]) -> None:
+    spans = sorted(spans)
+    starts = np.array([start for start, _ in spans], np.int64)
+    ends = np.array([start + length for start, length in spans], np.int64)
+    asked = np.array(times, np.int64)
+    found = last_open(ends, np.searchsorted(starts, asked, side="right") - 1, asked)
+    for at, time in zip(found.tolist(), times, strict=True):
+        running = [int(end) for start, end in zip(starts, ends, strict=True) if start <= time < end]
+        assert (at == NONE) == (not running)
+        if running:
+            assert starts[at] <= time and ends[at] == max(running)
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.booleans())))
+def test_a_running_maximum_begins_again_with_each_part(rows: list[tuple[int, bool]]) -> None:
+    starts = np.array([first or not at for at, (_, first) in enumerate(rows)], bool)
+    found = running_max(np.array([value for value, _ in rows], np.int64), starts)
+    begin = 0
+    for at, first in enumerate(starts):
+        begin = at if first else begin
+        assert found[at] == max(value for value, _ in rows[begin : at + 1])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfpipe.analysis.critical.events import NONE, Calls, Flags, Operations
+from perfpipe.analysis.critical.reached import last_open, running_max
 from perfpipe.ingest.arrays import Ints
 
 #: Kinds of edges.  An operation and what is within a call have the category of their owner.
@@ -236,7 +237,7 @@ class _Builder:
             own = np.flatnonzero((ops.gpu == gpu) & self.migrates)
             work = np.flatnonzero((ops.gpu == gpu) & ~self.migrates)
             at = np.searchsorted(ops.start[work], ops.start[own], side="right") - 1
-            running = _last_open(ops.end[work], at, ops.start[own])
+            running = last_open(ops.end[work], at, ops.start[own])
             during = running != NONE
             cause = work[running[during]]
             self.edges.add(self.begin(cause), self.begin(own[during]), OPERATION, cause)
@@ -245,7 +246,7 @@ class _Builder:
             self.edges.add(self.finish(own[after - 1]), self.begin(own[after]), HOST)
             called = np.flatnonzero(np.isin(calls.process, ops.process[own]))
             at = np.searchsorted(calls.start[called], ops.start[own], side="right") - 1
-            inside = _last_open(calls.end[called], at, ops.start[own])
+            inside = last_open(calls.end[called], at, ops.start[own])
             within = inside != NONE
             call = called[inside[within]]
             self.edges.add(self.enter(call), self.begin(own[within]), CALL, call + self.n)
@@ -429,7 +430,7 @@ class _Builder:
         by_thread = chosen[np.lexsort([calls.start[chosen], calls.thread[chosen]])]
         starts = np.ones(len(by_thread), bool)
         starts[1:] = calls.thread[by_thread[1:]] != calls.thread[by_thread[:-1]]
-        until = _running_max(calls.end[by_thread], starts)
+        until = running_max(calls.end[by_thread], starts)
         low, high = np.iinfo(np.int64).min // 2, np.iinfo(np.int64).max // 2
         reached = np.full(self.m, low)
         reached[by_thread[1:]] = np.where(starts[1:], low, until[:-1])
@@ -495,22 +496,3 @@ class _Builder:
         usual = took[binding & (kind == CALL) & (target < self.n)]
         least[early] = np.minimum(took[early], int(np.median(usual)) if len(usual) else 0)
         return least
-
-
-def _last_open(ends: Ints, at: Ints, times: Ints) -> Ints:
-    """Return which element, up to each place `at`, ends last; NONE if before a time."""
-    if not len(ends):
-        return np.full(len(at), NONE)
-    until = np.maximum.accumulate(ends)
-    which = np.maximum.accumulate(np.where(ends == until, np.arange(len(ends)), 0))
-    place = np.maximum(at, 0)
-    return np.where((at >= 0) & (until[place] > times), which[place], NONE)
-
-
-def _running_max(values: Ints, starts: Flags) -> Ints:
-    """Return the running maximum of values within parts that begin where `starts` is true."""
-    if not len(values):
-        return values
-    part = np.cumsum(starts) - 1
-    offset = part * (int(values.max()) - int(values.min()) + 1)
-    return np.asarray(np.maximum.accumulate(values + offset) - offset)
