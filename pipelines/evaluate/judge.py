@@ -238,7 +238,8 @@ class Judge:
         others: Sequence[_Copy], say: Say,
     ) -> None:  # fmt: skip
         """Add a sample of each case, from processes that time one case after the other."""
-        if all(one.short for one in timed):
+        left = [one for one in timed if not one.short]
+        if not left:
             return
         with ExitStack() as stack:
             empty = self._entered(stack, own, bare=True)
@@ -246,9 +247,7 @@ class Judge:
             for other in others:
                 with blamed(other.name):
                     workers[other.name] = self._entered(stack, other)
-            for one in timed:
-                if one.short:
-                    continue
+            for one in left:
                 say(f"{own.name}: {one.case.label}: launch {turn + 1} of {launches}")
                 sides = [Side(name, worker, self._checks()) for name, worker in workers.items()]
                 batches = self._options.batches or self.problem.block.batches
