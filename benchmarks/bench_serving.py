@@ -163,8 +163,8 @@ def latencies(store: Store, folder: Path) -> list[str]:
     lines = ["| rate | requests | latency | perfpipe | client |", "| --- | --- | --- | --- | --- |"]
     # The client appends its loads in order: those without a profiler come first.
     own: dict[float, dict[str, float]] = {}
-    for line in (folder / "client.jsonl").read_text().splitlines():
-        own.setdefault(json.loads(line)["rate"], json.loads(line))
+    for load in map(json.loads, (folder / "client.jsonl").read_text().splitlines()):
+        own.setdefault(load["rate"], load)
     with open_store(store.root) as session:
         rows = session.execute(
             "SELECT rate, metric, requests, p50_ms, p95_ms FROM serving_latencies "
